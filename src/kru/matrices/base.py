@@ -1,0 +1,58 @@
+"""What every recurrent matrix offers to the layers, the penalty, the spectrum and the optimiser."""
+
+import torch
+from torch import Tensor, nn
+
+from kru.factors import Shapes
+
+CONSTRAINTS = ("soft", "exact", "none")
+
+
+class RecurrentMatrix(nn.Module):
+    """A recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1}, one per gate, with its own parametrisation.
+
+    A subclass owns parameters and says in `factors` how the factors come out of them. Everything that it
+    registers as a parameter counts as recurrent: for the learning rate, the parameter count and
+    `train_recurrent`.
+
+    Attributes:
+        shapes: rows and columns (P_f, Q_f) of each factor.
+        field: "real" or "complex".
+        gates: how many matrices of these shapes there are.
+        constraint: "soft": the unitary penalty applies; "exact": unitary by construction; "none": neither.
+    """
+
+    def __init__(self, shapes: Shapes, *, field: str, gates: int, constraint: str) -> None:
+        super().__init__()
+        self.shapes = shapes
+        self.field = field
+        self.gates = gates
+        self.constraint = constraint
+
+    def factors(self, dtype: torch.dtype | None = None) -> list[Tensor]:
+        """The factors as `kru.ops.scan` takes them, in `dtype` (None: that of the parameters).
+
+        Shapes: real (P, Q), complex (2, P, Q), gated (gates, P, Q).
+        """
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        raise NotImplementedError
+
+    def dense_factors(self, gate: int = 0) -> list[Tensor]:
+        """The factors of one gate as ordinary matrices (P, Q), real or complex, as for `kru.kron_dense`."""
+        factors = self.factors()
+        if self.field == "complex":
+            return [torch.complex(factor[0], factor[1]) for factor in factors]
+        return [factor[gate] if self.gates > 1 else factor for factor in factors]
+
+    @property
+    def is_square(self) -> bool:
+        """Whether every factor is square. Otherwise W has no full rank and can't be unitary."""
+        return all(rows == columns for rows, columns in self.shapes)
+
+    def extra_repr(self) -> str:
+        gates = f"{self.gates} x " if self.gates > 1 else ""
+        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
+        return f"{gates}{product}, field={self.field}, constraint={self.constraint}"

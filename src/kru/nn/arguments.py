@@ -1,0 +1,40 @@
+"""The checks of a recurrent layer's constructor."""
+
+import warnings
+
+import torch
+
+
+def check_sizes(input_size: int, hidden_size: int, num_layers: int, proj_size: int) -> None:
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+    for name, value in sizes.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+        if value <= 0:
+            raise ValueError(f"{name}: expected a number greater than zero, got {value}")
+    if proj_size != 0:
+        raise ValueError(
+            f"proj_size: expected 0, got {proj_size}: the factors make the recurrent matrix small already, "
+            "and a projected state would need one that isn't square; put a Linear layer behind this one"
+        )
+
+
+def check_switches(**switches: bool) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+
+
+def check_dropout(dropout: float, num_layers: int) -> None:
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise ValueError(f"dropout: expected a probability between 0 and 1, got {dropout!r}")
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            f"dropout: acts between layers, so with num_layers=1 dropout={dropout} has no effect",
+            stacklevel=4,
+        )
+
+
+def check_dtype(dtype: torch.dtype | None) -> None:
+    if dtype is not None and not dtype.is_floating_point:
+        raise TypeError(f'dtype: expected a real floating point type, also with field="complex", got {dtype}')

@@ -1,0 +1,108 @@
+"""The Kronecker recurrent unit."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from kru.matrices import kronecker_matrix
+from kru.nn.recurrent import Recurrent
+from kru.ops.scan import NONLINEARITIES
+
+
+class KRU(Recurrent):
+    """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1} a Kronecker product.
+
+    N units whose recurrent matrix has sum_f n_f^2 entries instead of N^2, near the unitary set by a penalty
+    (`kru.unitary_penalty`) or on it exactly. The contract is that of `torch.nn.LSTM`, with a state like that
+    of `torch.nn.RNN`.
+
+    In the complex field h_t is in C^N, W and U are complex, and everything is stored as real tensors: a state
+    and an output have S = 2N features, the N real parts followed by the N imaginary parts; in the real field
+    S = N.
+
+    Args:
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
+        factors: sizes of the factors, [128, 16], or pairs (rows, columns), with product N. None for the
+            smallest ones, the prime factors of N; `kru.choose_factors` finds others within a budget.
+        field: "complex" or "real".
+        nonlinearity: "modrelu" (default), sigma(z) = z/|z| max(|z| + b, 0), whose real b per unit is then the
+            only bias; without a bias it is the identity. "tanh", "relu" and "identity" act on real and
+            imaginary parts separately and have an ordinary bias, sigma(W h + U x + b).
+        constraint: "soft": `kru.unitary_penalty` applies to the factors. "exact": they are unitary (real:
+            orthogonal) by construction. "none": neither.
+        recurrent_init: "haar" (uniformly random unitary factors), "identity" or "diagonal" (random phases).
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+
+    Shapes:
+        input (T, B, D), or symbols (T, B); output (T, B, S * directions); state (layers * directions, B, S).
+
+    >>> import torch, kru
+    >>> rnn = kru.KRU(10, 128, batch_first=True)
+    >>> output, h = rnn(torch.randn(4, 50, 10))
+    >>> output.shape, h.shape
+    (torch.Size([4, 50, 256]), torch.Size([1, 4, 256]))
+    >>> output, h = rnn(torch.randint(10, (4, 50)))
+    """
+
+    cell = "elman"
+    gates = ("h",)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        factors: Sequence[int | tuple[int, int]] | None = None,
+        field: str = "complex",
+        nonlinearity: str | None = None,
+        constraint: str = "soft",
+        recurrent_init: str = "haar",
+        train_recurrent: bool = True,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if field not in ("real", "complex"):
+            raise ValueError(f"field: expected real or complex, got {field!r}")
+        if nonlinearity is None:
+            nonlinearity = "modrelu"
+        if nonlinearity not in NONLINEARITIES:
+            raise ValueError(
+                f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}"
+            )
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            matrix=partial(
+                kronecker_matrix,
+                hidden_size,
+                factors,
+                field=field,
+                constraint=constraint,
+                init=recurrent_init,
+                device=device,
+                dtype=dtype,
+            ),
+            field=field,
+            nonlinearity=nonlinearity,
+            train_recurrent=train_recurrent,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _bias_sizes(self) -> dict[str, int]:
+        return {"bias": self.hidden_size if self.nonlinearity == "modrelu" else self.state_size}

@@ -1,0 +1,294 @@
+"""What the recurrent layers share: the contract of `torch.nn.LSTM` around `kru.ops.scan`."""
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from kru.matrices import RecurrentMatrix
+from kru.nn.arguments import check_dropout, check_dtype, check_sizes, check_switches
+from kru.nn.sequences import SYMBOLS, repack, unpack
+from kru.nn.states import State, repack_state, unpack_state
+from kru.ops import scan
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Recurrent(nn.Module):
+    """Layers of a recurrent cell in one or two directions, each with its own recurrent matrix.
+
+    Subclasses name the cell, its gates and its states, and say how a recurrent matrix is made. The parameters
+    of layer k are `weight_ih_l{k}` (G * S, D), `bias_l{k}` and those of the module `recurrent_l{k}`; the
+    names of the reverse direction end in `_reverse`. G is the number of gates and S the state's size: N, or
+    2N in the complex field, real parts then imaginary parts.
+    """
+
+    weight_ih_l0: nn.Parameter
+    cell: ClassVar[str]
+    gates: ClassVar[tuple[str, ...]]
+    """One letter per gate, in the order of the rows of the weights."""
+    states: ClassVar[tuple[str, ...]] = ("h",)
+    """What is carried from step to step. With more than one, a state is a tuple."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        bias: bool,
+        batch_first: bool,
+        dropout: float,
+        bidirectional: bool,
+        *,
+        matrix: Callable[[], RecurrentMatrix],
+        field: str,
+        nonlinearity: str,
+        train_recurrent: bool,
+        proj_size: int,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_size, hidden_size, num_layers, proj_size)
+        check_switches(
+            bias=bias, batch_first=batch_first, bidirectional=bidirectional, train_recurrent=train_recurrent
+        )
+        check_dropout(dropout, num_layers)
+        check_dtype(dtype)
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.field = field
+        self.nonlinearity = nonlinearity
+        self.train_recurrent = train_recurrent
+        for layer in range(num_layers):
+            features = input_size if layer == 0 else self.output_size
+            for suffix in self._suffixes(layer):
+                weight = torch.empty(len(self.gates) * self.state_size, features, device=device, dtype=dtype)
+                self.register_parameter(f"weight_ih{suffix}", nn.Parameter(weight))
+                self.register_module(f"recurrent{suffix}", matrix().requires_grad_(train_recurrent))
+                for name, size in self._bias_sizes().items():
+                    vector = nn.Parameter(torch.empty(size, device=device, dtype=dtype)) if bias else None
+                    self.register_parameter(f"{name}{suffix}", vector)
+        self._reset_inputs()
+
+    @property
+    def state_size(self) -> int:
+        """S: the number of real values in a state, N or, in the complex field, 2N."""
+        return self.hidden_size * (2 if self.field == "complex" else 1)
+
+    @property
+    def output_size(self) -> int:
+        """The number of features of the output: S times the number of directions."""
+        return self.state_size * (2 if self.bidirectional else 1)
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction."""
+        return [
+            [p for name, p in self.named_parameters() if name.split(".")[0].endswith(suffix)]
+            for layer in range(self.num_layers)
+            for suffix in self._suffixes(layer)
+        ]
+
+    def matrix(self, layer: int = 0, *, reverse: bool = False) -> RecurrentMatrix:
+        """The recurrent matrix of a layer and direction."""
+        if not 0 <= layer < self.num_layers:
+            raise ValueError(f"layer: expected 0 <= layer < {self.num_layers}, got {layer}")
+        if reverse and not self.bidirectional:
+            raise ValueError("reverse: expected False for a layer with one direction, got True")
+        matrix: RecurrentMatrix = getattr(self, f"recurrent{self._suffixes(layer)[int(reverse)]}")
+        return matrix
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: here for models written for `torch.nn.LSTM`, which call it."""
+
+    def reset_parameters(self) -> None:
+        """Draw new initial values.
+
+        Input weights: uniform within sqrt(6 / (D + S)), per gate. Recurrent factors: random unitary (see
+        `recurrent_init`). Biases: zero, but one for the LSTM's forget gate, so that it remembers from the
+        start.
+        """
+        for layer in range(self.num_layers):
+            for suffix in self._suffixes(layer):
+                getattr(self, f"recurrent{suffix}").reset_parameters()
+        self._reset_inputs()
+
+    @torch.no_grad()
+    def _reset_inputs(self) -> None:
+        for layer in range(self.num_layers):
+            for suffix in self._suffixes(layer):
+                weight = getattr(self, f"weight_ih{suffix}")
+                bound = math.sqrt(6 / (weight.shape[1] + self.state_size))
+                weight.uniform_(-bound, bound)
+                if self.bias:
+                    for name in self._bias_sizes():
+                        self._reset_bias(name, getattr(self, f"{name}{suffix}"))
+
+    def _reset_bias(self, name: str, bias: Tensor) -> None:
+        bias.zero_()
+
+    def _bias_sizes(self) -> dict[str, int]:
+        """Names and lengths of the bias vectors."""
+        return {"bias": len(self.gates) * self.state_size}
+
+    def _suffixes(self, layer: int) -> tuple[str, ...]:
+        return (f"_l{layer}", f"_l{layer}_reverse") if self.bidirectional else (f"_l{layer}",)
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: State | None = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        """Run over whole sequences.
+
+        Args:
+            input: (T, B, D), with `batch_first` (B, T, D), unbatched (T, D), or a `PackedSequence`. Or
+                integer symbols below D, without the last dimension, each standing for a one-hot vector that
+                is never built.
+            hx: the initial state, (layers * directions, B, S), unbatched without B; for the LSTM a pair (h,
+                c). None for zeros.
+
+        Returns:
+            the outputs of the last layer, in the form of the input with directions * S features, and the last
+            state.
+        """
+        sequences = unpack(input, batch_first=self.batch_first, name=type(self).__name__)
+        if sequences.x.shape[0] == 0:
+            raise RuntimeError("input: expected at least one time step, got none")
+        self._check_input(sequences.x)
+        states = self._unpack_state(hx, sequences.x.shape[1] if sequences.is_batched else None)
+        output, states = self._run(sequences.x, states, sequences.lengths)
+        return (
+            repack(output, input, sequences, batch_first=self.batch_first),
+            repack_state(states, is_batched=sequences.is_batched),
+        )
+
+    def step(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Run over one time step: `forward` on a sequence of length one, for streams.
+
+        Args:
+            input: (B, D), unbatched (D,), or symbols (B,) or ().
+            state: as `hx` of `forward`, or what the step before returned.
+
+        Returns:
+            the output (B, S), unbatched (S,), and the new state.
+        """
+        if self.bidirectional:
+            raise RuntimeError("step: expected a layer with one direction, got bidirectional=True")
+        dims = 1 if input.dtype in SYMBOLS else 2
+        if input.dim() not in (dims - 1, dims):
+            raise ValueError(
+                f"input: expected one time step, {dims - 1}-D (unbatched) or {dims}-D (batched), "
+                f"got shape {tuple(input.shape)}"
+            )
+        is_batched = input.dim() == dims
+        x = input.unsqueeze(0) if is_batched else input.unsqueeze(0).unsqueeze(0)
+        self._check_input(x)
+        states = self._unpack_state(state, x.shape[1] if is_batched else None)
+        output, states = self._run(x, states, None)
+        return output[0] if is_batched else output[0, 0], repack_state(states, is_batched=is_batched)
+
+    def _run(
+        self, x: Tensor, states: tuple[Tensor, ...] | None, lengths: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All layers over (T, B, D) or symbols (T, B). States are (layers * directions, B, S)."""
+        stored = self.weight_ih_l0.dtype
+        # A recurrence multiplies rounding errors once per step, so half precision is for storage only.
+        dtype = torch.float32 if stored in HALF else stored
+        with _without_autocast(x.device.type):
+            if x.dtype not in SYMBOLS:
+                x = x.to(dtype)
+            last: list[tuple[Tensor, ...]] = []
+            for layer in range(self.num_layers):
+                if layer > 0 and self.dropout > 0:
+                    x = nn.functional.dropout(x, self.dropout, self.training)
+                outputs = []
+                for direction, suffix in enumerate(self._suffixes(layer)):
+                    start = None
+                    if states is not None:
+                        start = tuple(state[len(last)].to(dtype) for state in states)
+                    output, final = self._scan(x, suffix, direction == 1, start, lengths, dtype)
+                    outputs.append(output)
+                    last.append(final)
+                x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+            stacked = tuple(torch.stack(state) for state in zip(*last, strict=True))
+        return x.to(stored), tuple(state.to(stored) for state in stacked)
+
+    def _scan(
+        self,
+        x: Tensor,
+        suffix: str,
+        reverse: bool,
+        start: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One layer in one direction: outputs (T, B, S) and the last states, each (B, S)."""
+        biases = {name: getattr(self, f"{name}{suffix}") for name in self._bias_sizes()}
+        initial = dict(zip(("h0", "c0"), start, strict=False)) if start is not None else {}
+        result = scan(
+            x,
+            getattr(self, f"weight_ih{suffix}").to(dtype),
+            getattr(self, f"recurrent{suffix}").factors(dtype),
+            cell=self.cell,
+            nonlinearity=self.nonlinearity,
+            field=self.field,
+            lengths=lengths,
+            reverse=reverse,
+            **{name: bias.to(dtype) for name, bias in biases.items() if bias is not None},
+            **initial,
+        )
+        return result.states, (result.h,) if result.c is None else (result.h, result.c)
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.dtype in SYMBOLS:
+            return
+        stored = self.weight_ih_l0.dtype
+        castable = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+        if x.dtype != stored and not castable:
+            raise ValueError(
+                f"input: expected the weights' dtype {stored} or symbols of int64 or int32, got {x.dtype}; "
+                f"convert the input by input.to({stored}), or the model"
+            )
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input: expected a last dimension of input_size={self.input_size}, got {x.shape[-1]}"
+            )
+
+    def _unpack_state(self, hx: State | None, batch: int | None) -> tuple[Tensor, ...] | None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        return unpack_state(hx, self.states, rows, batch, self.state_size, self.weight_ih_l0.dtype)
+
+    def extra_repr(self) -> str:
+        defaults = {
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+        }
+        shown = [
+            f"{name}={getattr(self, name)}"
+            for name, usual in defaults.items()
+            if getattr(self, name) != usual
+        ]
+        if self.cell == "elman":
+            shown.append(f"nonlinearity={self.nonlinearity}")
+        if not self.train_recurrent:
+            shown.append("train_recurrent=False")
+        return ", ".join([str(self.input_size), str(self.hidden_size), *shown])
+
+
+def _without_autocast(device_type: str) -> "torch.autocast | nullcontext[None]":
+    """The recurrence runs in the precision of its weights, also where autocast would lower it."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
