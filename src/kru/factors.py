@@ -111,6 +111,24 @@ def square_shapes(factors: Sequence[int | tuple[int, int]] | None, size: int) ->
     return parse_factors(factors, size, size, "hidden_size", "hidden_size")
 
 
+def rectangular_shapes(rows: int, columns: int) -> Shapes:
+    """Shapes of small factors of a matrix with these rows and columns: the prime factors of both, paired.
+
+    The largest are paired with the largest. Where one side has more prime factors than the other, its
+    smallest ones are multiplied together until both have equally many.
+
+    >>> rectangular_shapes(10, 784)
+    ((2, 16), (5, 49))
+    """
+    sides = [list(prime_factors(rows)), list(prime_factors(columns))]
+    count = min(map(len, sides))
+    for side in sides:
+        while len(side) > count:
+            side[:2] = [side[0] * side[1]]
+            side.sort()
+    return tuple(zip(*sides, strict=True))
+
+
 def parse_factors(
     factors: Sequence[int | tuple[int, int]], rows: int, columns: int, rows_name: str, columns_name: str
 ) -> Shapes:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from kru.factors import Shapes, square_shapes
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
+from kru.matrices.exact import UnitaryKroneckerMatrix
 from kru.unitary import initial_factor
 
 
@@ -66,6 +67,8 @@ def kronecker_matrix(
     if constraint not in CONSTRAINTS:
         raise ValueError(f"constraint: expected one of {', '.join(CONSTRAINTS)}, got {constraint!r}")
     shapes = square_shapes(factors, size)
+    if constraint == "exact":
+        return UnitaryKroneckerMatrix(shapes, field=field, gates=gates, init=init, device=device, dtype=dtype)
     return KroneckerMatrix(
         shapes, field=field, gates=gates, constraint=constraint, init=init, device=device, dtype=dtype
     )

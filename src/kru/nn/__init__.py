@@ -2,6 +2,7 @@
 
 from kru.nn.gru import KRUGRU
 from kru.nn.kru import KRU
+from kru.nn.linear import KroneckerLinear
 from kru.nn.lstm import KRULSTM
 
-__all__ = ["KRU", "KRUGRU", "KRULSTM"]
+__all__ = ["KRU", "KRUGRU", "KRULSTM", "KroneckerLinear"]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import ClassVar
 
 import torch
@@ -14,8 +13,7 @@ from kru.nn.arguments import check_dropout, check_dtype, check_sizes, check_swit
 from kru.nn.sequences import SYMBOLS, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
-
-HALF = (torch.float16, torch.bfloat16)
+from kru.precision import computing_dtype, without_autocast
 
 
 class Recurrent(nn.Module):
@@ -201,9 +199,8 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All layers over (T, B, D) or symbols (T, B). States are (layers * directions, B, S)."""
         stored = self.weight_ih_l0.dtype
-        # A recurrence multiplies rounding errors once per step, so half precision is for storage only.
-        dtype = torch.float32 if stored in HALF else stored
-        with _without_autocast(x.device.type):
+        dtype = computing_dtype(stored)
+        with without_autocast(x.device.type):
             if x.dtype not in SYMBOLS:
                 x = x.to(dtype)
             last: list[tuple[Tensor, ...]] = []
@@ -285,10 +282,3 @@ class Recurrent(nn.Module):
         if not self.train_recurrent:
             shown.append("train_recurrent=False")
         return ", ".join([str(self.input_size), str(self.hidden_size), *shown])
-
-
-def _without_autocast(device_type: str) -> "torch.autocast | nullcontext[None]":
-    """The recurrence runs in the precision of its weights, also where autocast would lower it."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()

@@ -1,0 +1,103 @@
+"""A feed-forward layer whose matrix is a Kronecker product."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from kru.factors import parse_factors, rectangular_shapes
+from kru.ops import kron_matmul
+from kru.precision import computing_dtype, without_autocast
+from kru.unitary import initial_factor
+
+
+class KroneckerLinear(nn.Module):
+    """y = (W_0 ⊗ ... ⊗ W_{F-1}) x + b, with factors of any shapes: `torch.nn.Linear` with few parameters.
+
+    Args:
+        in_features: K = prod_f Q_f.
+        out_features: N = prod_f P_f.
+        factors: pairs (P_f, Q_f), rows and columns of each factor; a number stands for a square one. None
+            pairs the prime factors of `out_features` and `in_features`.
+        bias: whether to add b.
+
+    The parameters are `factor_0`, `factor_1`, ... of shape (P_f, Q_f), drawn at random with orthonormal rows
+    or columns, so that a unit's variance is that of an input, and `bias` (N,).
+
+    Shapes:
+        input (..., K), output (..., N).
+
+    >>> import torch, kru
+    >>> layer = kru.KroneckerLinear(1024, 512, factors=[(16, 32), (32, 32)])
+    >>> layer(torch.randn(8, 1024)).shape
+    torch.Size([8, 512])
+    >>> kru.parameter_count(layer).total
+    2048
+    """
+
+    factor_0: nn.Parameter
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        factors: Sequence[int | tuple[int, int]] | None = None,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (("in_features", in_features), ("out_features", out_features)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+            if value <= 0:
+                raise ValueError(f"{name}: expected a number greater than zero, got {value}")
+        if factors is None:
+            factors = rectangular_shapes(out_features, in_features)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.shapes = parse_factors(factors, out_features, in_features, "out_features", "in_features")
+        for f, shape in enumerate(self.shapes):
+            self.register_parameter(
+                f"factor_{f}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+            )
+        vector = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", vector)
+        self.reset_parameters()
+
+    @property
+    def factors(self) -> list[Tensor]:
+        """The factors (P_f, Q_f)."""
+        return [getattr(self, f"factor_{f}") for f in range(len(self.shapes))]
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw new initial values."""
+        for factor, (rows, columns) in zip(self.factors, self.shapes, strict=True):
+            gain = math.sqrt(max(1, rows / columns))
+            factor.copy_(gain * initial_factor(rows, columns, field="real")[0])
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features)
+            self.bias.uniform_(-bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        stored = self.factor_0.dtype
+        if input.dtype != stored and not torch.is_autocast_enabled(input.device.type):
+            raise ValueError(f"input: expected the weights' dtype {stored}, got {input.dtype}")
+        if input.shape[-1:] != (self.in_features,):
+            raise RuntimeError(
+                f"input: expected shape (..., in_features={self.in_features}), got {tuple(input.shape)}"
+            )
+        dtype = computing_dtype(stored)
+        with without_autocast(input.device.type):
+            output = kron_matmul(input.to(dtype), [factor.to(dtype) for factor in self.factors])
+            if self.bias is not None:
+                output = output + self.bias.to(dtype)
+        return output.to(stored)
+
+    def extra_repr(self) -> str:
+        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
+        return f"{self.in_features}, {self.out_features}, {product}, bias={self.bias is not None}"

@@ -1,0 +1,49 @@
+"""The soft unitary constraint."""
+
+from collections import defaultdict
+
+import torch
+from torch import Tensor, nn
+
+from kru.matrices import RecurrentMatrix
+from kru.precision import computing_dtype
+from kru.unitary import gram_defect
+
+
+def unitary_penalty(module: nn.Module) -> Tensor:
+    """sum_f ||W_f^H W_f - I||^2 over the factors of all recurrent matrices in a module: a differentiable
+    scalar.
+
+    A Kronecker product is unitary if its factors are, so the penalty on a few small matrices keeps W near the
+    unitary set. Its strength is yours to choose, as in ``loss + 1e-3 * kru.unitary_penalty(model)``. Layers
+    with ``constraint="exact"`` or ``"none"`` contribute nothing, nor do layers that aren't recurrent: the
+    penalty of a model without recurrent layers of this library is zero.
+
+    >>> import torch, kru
+    >>> model = torch.nn.ModuleDict({"rnn": kru.KRU(10, 128), "head": torch.nn.Linear(256, 10)})
+    >>> bool(kru.unitary_penalty(model) < 1e-9)
+    True
+    >>> with torch.no_grad():
+    ...     model["rnn"].matrix().factor_0.mul_(2)
+    Parameter containing: ...
+    >>> round(kru.unitary_penalty(model).item(), 3)
+    18.0
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module: expected a module with recurrent layers, got {type(module).__name__}")
+    matrices = [(name, m) for name, m in module.named_modules() if isinstance(m, RecurrentMatrix)]
+    # Factors of one kind go through one batched product: the many tiny ones would cost a dispatch each.
+    alike: dict[tuple[str, torch.Size, torch.dtype, torch.device], list[Tensor]] = defaultdict(list)
+    for name, matrix in matrices:
+        if matrix.constraint != "soft":
+            continue
+        if not matrix.is_square:
+            raise ValueError(
+                f"module: expected square factors, got {matrix.extra_repr()} in {name or 'the module'}: "
+                'rectangular factors can\'t be unitary; build that layer with constraint="none"'
+            )
+        for factor in matrix.factors():
+            factor = factor.to(computing_dtype(factor.dtype))
+            alike[matrix.field, factor.shape, factor.dtype, factor.device].append(factor)
+    parts = [gram_defect(torch.stack(factors), field=field).sum() for (field, *_), factors in alike.items()]
+    return torch.stack(parts).sum() if parts else torch.zeros(())

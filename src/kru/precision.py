@@ -1,0 +1,17 @@
+"""Which precision is computed in, when weights are stored in another or autocast is on."""
+
+from contextlib import nullcontext
+
+import torch
+
+
+def computing_dtype(stored: torch.dtype) -> torch.dtype:
+    """float32 for weights in half precision, whose errors would add up over factors and time steps."""
+    return torch.float32 if stored in (torch.float16, torch.bfloat16) else stored
+
+
+def without_autocast(device_type: str) -> "torch.autocast | nullcontext[None]":
+    """Keeps the precision of the weights where autocast would lower it."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
