@@ -1,13 +1,14 @@
 """The product with a Kronecker matrix: arguments checked here, computed by the native kernels or the reference."""
 
+import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from kru.ops import native
 from kru.ops.kron_reference import kron_matmul_reference
-
-DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
@@ -20,6 +21,8 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     Returns:
         shape (..., N) with N = P_0 ... P_{F-1}. Differentiable with respect to x and every factor.
 
+    float32, float64, complex64 and complex128 on the CPU run on the native kernels, all else on PyTorch operations.
+
     >>> import torch, kru
     >>> a, b = torch.randn(2, 2), torch.randn(3, 5)
     >>> x = torch.randn(4, 10)
@@ -27,7 +30,11 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     True
     """
     check_kron_arguments(x, factors)
-    return kron_matmul_reference(x, factors)
+    if native.library is None or not x.is_cpu or x.dtype not in native.DTYPES:
+        return kron_matmul_reference(x, factors)
+    if _runs_directly(x, factors):
+        return _forward(x, factors)
+    return torch.ops.kru.kron_matmul(x, list(factors))  # type: ignore[no-any-return]
 
 
 def check_kron_arguments(x: Tensor, factors: Sequence[Tensor]) -> None:
@@ -36,19 +43,126 @@ def check_kron_arguments(x: Tensor, factors: Sequence[Tensor]) -> None:
         raise TypeError(f"x: expected a tensor, got {type(x).__name__}")
     if x.dim() == 0:
         raise ValueError("x: expected shape (..., K), got a scalar")
-    if len(factors) == 0:
-        raise ValueError("factors: expected at least one matrix, got none")
-    size = 1
+    if isinstance(factors, Tensor) or len(factors) == 0:
+        got = "a single tensor" if isinstance(factors, Tensor) else "none"
+        raise ValueError(f"factors: expected a list of at least one matrix, got {got}")
+    size, dtype, device = 1, x.dtype, x.device
     for f, factor in enumerate(factors):
         if not isinstance(factor, Tensor):
             raise TypeError(f"factors[{f}]: expected a tensor, got {type(factor).__name__}")
-        if factor.dim() != 2 or 0 in factor.shape:
-            raise ValueError(f"factors[{f}]: expected a matrix (P, Q), got shape {tuple(factor.shape)}")
-        if factor.dtype != x.dtype:
-            raise TypeError(f"factors[{f}]: expected x's dtype {x.dtype}, got {factor.dtype}")
-        if factor.device != x.device:
-            raise ValueError(f"factors[{f}]: expected x's device {x.device}, got {factor.device}")
-        size *= factor.shape[1]
+        shape = factor.shape
+        if len(shape) != 2 or shape[0] == 0 or shape[1] == 0:
+            raise ValueError(f"factors[{f}]: expected a matrix (P, Q), got shape {tuple(shape)}")
+        if factor.dtype != dtype:
+            raise TypeError(f"factors[{f}]: expected x's dtype {dtype}, got {factor.dtype}")
+        if factor.device != device:
+            raise ValueError(f"factors[{f}]: expected x's device {device}, got {factor.device}")
+        size *= shape[1]
     if x.shape[-1] != size:
         product = " * ".join(str(factor.shape[1]) for factor in factors)
         raise ValueError(f"x: expected a last dimension of {product} = {size}, got shape {tuple(x.shape)}")
+
+
+def _runs_directly(x: Tensor, factors: Sequence[Tensor]) -> bool:
+    """Whether nobody watches: no gradient, no tracing. Then torch's dispatcher, most of a small call, is left out."""
+    return (
+        type(x) is Tensor
+        and not torch.compiler.is_compiling()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and not (
+            torch.is_grad_enabled() and (x.requires_grad or any(factor.requires_grad for factor in factors))
+        )
+    )
+
+
+def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native.Shapes, list[Tensor]]:
+    """A call with its inputs, and the tensors that its pointers point into."""
+    shapes = native.shapes_of(tuple([tuple(factor.shape) for factor in factors]))  # type: ignore[misc]
+    kept = [native.dense(factor) for factor in factors]
+    pointers = shapes.pointers(*[factor.data_ptr() for factor in kept])
+    kept.append(native.dense(x))
+    precision, is_complex = native.DTYPES[x.dtype]
+    call = native.KronCall(
+        precision,
+        is_complex,
+        torch.get_num_threads(),
+        shapes.count,
+        x.numel() // shapes.columns,
+        shapes.p,
+        shapes.q,
+        ctypes.addressof(pointers),
+        kept[-1].data_ptr(),
+    )
+    kept.append(pointers)
+    return call, shapes, kept
+
+
+def _forward(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    call, shapes, kept = _call(x, factors)
+    y = native.empty((*x.shape[:-1], shapes.rows), x)
+    call.y = y.data_ptr()
+    assert native.library is not None
+    native.check_status(native.library.kru_kron_forward(call))
+    del kept
+    return y
+
+
+def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
+    check_kron_arguments(x, factors)
+    return _forward(x, factors)
+
+
+def _backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:
+    """The wanted gradients, of x first and then of each factor; those not wanted are empty."""
+    call, shapes, kept = _call(x, factors)
+    dy = native.dense(dy)
+    out = [native.empty(t.shape if want else (0,), t) for t, want in zip([x, *factors], wants, strict=True)]
+    gradients = shapes.pointers(*[t.data_ptr() if w else None for t, w in zip(out[1:], wants[1:], strict=True)])
+    call.dy = dy.data_ptr()
+    call.dx = out[0].data_ptr() if wants[0] else None
+    call.dfactors = ctypes.addressof(gradients)
+    assert native.library is not None
+    native.check_status(native.library.kru_kron_backward(call))
+    del kept
+    return out
+
+
+def _forward_fake(x: Tensor, factors: list[Tensor]) -> Tensor:
+    check_kron_arguments(x, factors)
+    size = 1
+    for factor in factors:
+        size *= factor.shape[0]
+    return x.new_empty((*x.shape[:-1], size))
+
+
+def _backward_fake(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:
+    return [t.new_empty(t.shape if want else (0,)) for t, want in zip([x, *factors], wants, strict=True)]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Tensor, list[Tensor]], output: Tensor) -> None:
+    x, factors = inputs
+    ctx.save_for_backward(x, *factors)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, list[Tensor | None]]:
+    x, *factors = ctx.saved_tensors
+    wants = [ctx.needs_input_grad[0], *ctx.needs_input_grad[1]]
+    if torch.is_grad_enabled():
+        # The gradient is itself to be differentiated: take it through the reference, which can be.
+        wanted = [t for t, want in zip([x, *factors], wants, strict=True) if want]
+        gradients = iter(torch.autograd.grad(kron_matmul_reference(x, factors), wanted, dy, create_graph=True))
+        out = [next(gradients) if want else None for want in wants]
+    else:
+        gradients = torch.ops.kru.kron_matmul_backward(dy, x, factors, wants)
+        out = [gradient if want else None for gradient, want in zip(gradients, wants, strict=True)]
+    return out[0], out[1:]
+
+
+_library = torch.library.Library("kru", "FRAGMENT")
+_library.define("kron_matmul(Tensor x, Tensor[] factors) -> Tensor")
+_library.define("kron_matmul_backward(Tensor dy, Tensor x, Tensor[] factors, bool[] wants) -> Tensor[]")
+_library.impl("kron_matmul", _forward_op, "CPU")
+_library.impl("kron_matmul_backward", _backward_op, "CPU")
+torch.library.register_fake("kru::kron_matmul", _forward_fake, lib=_library)
+torch.library.register_fake("kru::kron_matmul_backward", _backward_fake, lib=_library)
+torch.library.register_autograd("kru::kron_matmul", _backward, setup_context=_setup_context, lib=_library)

@@ -1,0 +1,148 @@
+// The nonlinearities and their derivatives, on vectors.
+#pragma once
+
+#include <math.h>
+
+#include "kru.h"
+#include "simd.hpp"
+
+namespace kru {
+namespace KRU_ISA {
+
+// 1 / sqrt(x); large and finite for x = 0, so that x / sqrt(x) is 0 there.
+KRU_INLINE Float64 inverse_root(Float64 x) {
+  Float64 out;
+  for (int i = 0; i < kLanes<double>; ++i) out[i] = x[i] > 0 ? 1 / sqrt(x[i]) : 1e150;
+  return out;
+}
+
+KRU_INLINE Float32 inverse_root(Float32 x) {
+#if defined(__AVX2__) && KRU_VECTOR_BYTES == 32
+  // The estimate has 11 to 12 bits; one Newton step doubles them. It is infinite for 0 and denormal numbers.
+  Float32 y = (Float32)_mm256_rsqrt_ps((__m256)x);
+  y = minimum<float>(y, splat<float>(1e18f));
+  return y * (1.5f - 0.5f * x * y * y);
+#else
+  Float32 out;
+  for (int i = 0; i < kLanes<float>; ++i) out[i] = x[i] > 0 ? 1 / sqrtf(x[i]) : 1e18f;
+  return out;
+#endif
+}
+
+KRU_INLINE Float64 exponential(Float64 x) {
+  Float64 out;
+  for (int i = 0; i < kLanes<double>; ++i) out[i] = exp(x[i]);
+  return out;
+}
+
+// 2^n e^r with x = n ln 2 + r, |r| <= ln(2) / 2, and e^r by its Taylor series, whose next term is below 2^-26.
+// NaN stays NaN.
+KRU_INLINE Float32 exponential(Float32 x) {
+  const Float32 clamped = minimum<float>(maximum<float>(x, splat<float>(-87.3f)), splat<float>(88.3f));
+  const Float32 shift = splat<float>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const Float32 shifted = clamped * 1.44269504f + shift;
+  const Float32 n = shifted - shift;
+  const Float32 r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  Float32 p = r * (1.0f / 5040) + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const Int32 power = ((Int32)shifted - (Int32)shift + 127) << 23;
+  const Float32 out = p * (Float32)power;
+  return x == x ? out : x;
+}
+
+template <class V> KRU_INLINE V sigmoid(V x) { return 1 / (1 + exponential(-x)); }
+
+KRU_INLINE Float64 hyperbolic_tangent(Float64 x) {
+  Float64 out;
+  for (int i = 0; i < kLanes<double>; ++i) out[i] = tanh(x[i]);
+  return out;
+}
+
+KRU_INLINE Float32 hyperbolic_tangent(Float32 x) {
+  const Float32 size = x < 0 ? -x : x;
+  const Float32 large = 1 - 2 / (exponential(2 * size) + 1);
+  // Near zero that difference cancels: the continued fraction of tanh, x / (1 + x^2 / (3 + x^2 / (5 + x^2 / 7))).
+  const Float32 s = x * x;
+  const Float32 small = x * (105 + 10 * s) / (105 + s * (45 + s));
+  const Float32 signed_large = x < 0 ? -large : large;
+  return size < 0.5f ? small : signed_large;
+}
+
+constexpr double kModreluFloor = 1e-6;
+
+// h = (|z| + b) z / max(|z|, floor) where |z| + b >= 0, else 0.
+template <class T, bool C> KRU_INLINE void modrelu(Vec<T>& re, Vec<T>& im, Vec<T> b) {
+  using V = Vec<T>;
+  V squares = re * re;
+  if (C) squares += im * im;
+  const V inverse = inverse_root(squares);
+  const V size = squares * inverse;
+  const V gain = maximum<T>(size + b, V{}) * minimum<T>(inverse, splat<T>(T(1 / kModreluFloor)));
+  re *= gain;
+  if (C) im *= gain;
+}
+
+// The gradient at z from that at h, by z itself. g becomes dz; db is returned.
+template <class T, bool C> Vec<T> modrelu_gradient(Vec<T> re, Vec<T> im, Vec<T> b, Vec<T>& g_re, Vec<T>& g_im) {
+  using V = Vec<T>;
+  const T floor = T(kModreluFloor);
+  V squares = re * re, along = re * g_re;
+  if (C) squares += im * im, along += im * g_im;
+  const V inverse = inverse_root(squares), size = squares * inverse;
+  const V active = (size + b >= 0) ? splat<T>(1) : V{};
+  const V divisor = size < floor ? splat<T>(1 / floor) : inverse;
+  const V gain = (size + b) * divisor;
+  // d gain / d size, over size: -b / size^3 above the floor, 1 / (floor size) below.
+  const V change = size < floor ? inverse / floor : -b * inverse * inverse * inverse;
+  const V zero_gain = b >= 0 ? splat<T>(1) : V{};
+  const Mask<T> zero = squares == 0;
+  g_re = zero ? zero_gain * g_re : active * (gain * g_re + change * along * re);
+  if (C) g_im = zero ? zero_gain * g_im : active * (gain * g_im + change * along * im);
+  return zero ? V{} : active * along * divisor;
+}
+
+// The same by h alone: |z| = |h| - b and z / |z| = h / |h|. `unsure` marks lanes where |h| - b cancels or the floor
+// matters; there z is needed.
+template <class T, bool C>
+KRU_INLINE Vec<T> modrelu_gradient_from_output(Vec<T> re, Vec<T> im, Vec<T> b, Vec<T>& g_re, Vec<T>& g_im,
+                                               Mask<T>& unsure) {
+  using V = Vec<T>;
+  V squares = re * re, along = re * g_re;
+  if (C) squares += im * im, along += im * g_im;
+  const V inverse = inverse_root(squares), output = squares * inverse, size = output - b;
+  const Mask<T> zero = squares == 0;
+  unsure |= ~zero & ((size * 32 < b) | (size < T(4 * kModreluFloor)));
+  const V db = along * inverse;
+  if (C) {
+    const V gain = output / size, rest = (1 - gain) * db * inverse;
+    const V zero_gain = b >= 0 ? splat<T>(1) : V{};
+    g_re = zero ? zero_gain * g_re : gain * g_re + rest * re;
+    g_im = zero ? zero_gain * g_im : gain * g_im + rest * im;
+  } else {
+    const Mask<T> dead = zero & (b < 0);
+    g_re = dead ? V{} : g_re;
+  }
+  return zero ? V{} : db;
+}
+
+// z becomes h, for the nonlinearities without a bias of their own.
+template <class T> KRU_INLINE Vec<T> activate(Vec<T> z, int nonlinearity) {
+  if (nonlinearity == KRU_TANH) return hyperbolic_tangent(z);
+  // Written so that NaN stays NaN.
+  if (nonlinearity == KRU_RELU) return z < 0 ? Vec<T>{} : z;
+  return z;
+}
+
+template <class T> KRU_INLINE Vec<T> activation_gradient(Vec<T> h, Vec<T> g, int nonlinearity) {
+  if (nonlinearity == KRU_TANH) return g * (1 - h * h);
+  if (nonlinearity == KRU_RELU) return h > 0 ? g : Vec<T>{};
+  return g;
+}
+
+}  // namespace KRU_ISA
+}  // namespace kru

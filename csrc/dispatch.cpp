@@ -1,0 +1,81 @@
+// The C interface: picks the instruction set once and hands each call to its kernels.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace {
+
+struct Level {
+  const char* name;
+  const kru::Kernels* kernels;
+  bool here;
+};
+
+// The best level of this machine that KRU_SIMD, if set, allows. Levels are listed from the best on.
+const Level& level() {
+  static const Level chosen = [] {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const Level levels[] = {
+        {"avx512", &kru::kernels_avx512, bool(__builtin_cpu_supports("avx512f")) && bool(__builtin_cpu_supports("avx512dq"))},
+        {"avx2", &kru::kernels_avx2, bool(__builtin_cpu_supports("avx2")) && bool(__builtin_cpu_supports("fma"))},
+        {"baseline", &kru::kernels_baseline, true},
+    };
+#elif defined(__aarch64__)
+    const Level levels[] = {{"neon", &kru::kernels_neon, true}};
+#else
+    const Level levels[] = {{"baseline", &kru::kernels_baseline, true}};
+#endif
+    const char* wanted = std::getenv("KRU_SIMD");
+    bool allowed = wanted == nullptr || *wanted == 0;
+    const Level* last = nullptr;
+    for (const Level& candidate : levels) {
+      allowed = allowed || std::strcmp(candidate.name, wanted) == 0;
+      last = &candidate;
+      if (allowed && candidate.here) break;
+    }
+    return *last;
+  }();
+  return chosen;
+}
+
+}  // namespace
+
+extern "C" {
+
+int kru_kron_forward(const kru_kron* call) { return level().kernels->kron(call, false); }
+int kru_kron_backward(const kru_kron* call) { return level().kernels->kron(call, true); }
+int kru_scan_forward(const kru_scan* call) { return level().kernels->scan(call, false); }
+int kru_scan_backward(const kru_scan* call) { return level().kernels->scan(call, true); }
+const char* kru_simd(void) { return level().name; }
+
+void kru_advise_huge(void* memory, int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  const uintptr_t page = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(memory) + uintptr_t(bytes)) / page * page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#else
+  (void)memory, (void)bytes;
+#endif
+}
+
+double kru_fma_rate(int32_t dtype, double seconds) {
+  using clock = std::chrono::steady_clock;
+  double work = 0, result = 0;
+  const auto start = clock::now();
+  double passed = 0;
+  do {
+    work += level().kernels->fma_work(dtype, 100000, &result);
+    passed = std::chrono::duration<double>(clock::now() - start).count();
+  } while (passed < seconds && result == result);
+  return work / passed;
+}
+
+}  // extern "C"

@@ -1,0 +1,212 @@
+// The Elman cell: h_t = sigma(W h_{t-1} + a_t), real or complex.
+#pragma once
+
+#include "activation.hpp"
+#include "scan_call.hpp"
+
+namespace kru {
+namespace KRU_ISA {
+
+// out = sigma(z + a); planes of z `plane` apart, those of a and out `units` apart.
+template <class T, bool C>
+void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int nonlinearity, int64_t units, T* out) {
+  using V = Vec<T>;
+  for (int64_t i = 0; i < units; i += kLanes<T>) {
+    const int64_t part = units - i;
+    V re = load_part(z + i, part) + load_part(a + i, part), im{};
+    if (C) im = load_part(z + plane + i, part) + load_part(a + units + i, part);
+    if (nonlinearity == KRU_MODRELU) {
+      modrelu<T, C>(re, im, bias == nullptr ? V{} : load_part(bias + i, part));
+    } else {
+      re = activate<T>(re, nonlinearity);
+      if (C) im = activate<T>(im, nonlinearity);
+    }
+    store_part(out + i, re, part);
+    if (C) store_part(out + units + i, im, part);
+  }
+}
+
+template <class T, bool C, class M>
+void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker, InputPart<T>& input,
+                   int thread, int64_t block_rows, T* h_block, T* z_block) {
+  const kru_scan& call = scan.call;
+  const int64_t n = scan.units, s = scan.state;
+  const T* bias = static_cast<const T*>(call.bias);
+  clear_after_end(scan, call.states, s, thread);
+  for (int64_t first = 0; first < scan.rows(thread); first += block_rows) {
+    Block<T> block(scan, thread, first, block_rows);
+    // A single row's state is read where it was written; several rows are kept together in a block of their own.
+    const bool direct = block_rows == 1 && !M::kReadsPastEnd;
+    const int64_t plane = direct ? n : block_rows * n;
+    for (int64_t r = 0; r < block.rows; ++r)
+      for (int c = 0; c < scan.planes; ++c) {
+        const T* h0 = scan.h0(block.order[r]);
+        T* to = h_block + c * plane + r * n;
+        if (h0 != nullptr)
+          __builtin_memcpy(to, h0 + c * n, size_t(n) * sizeof(T));
+        else
+          __builtin_memset(to, 0, size_t(n) * sizeof(T));
+      }
+    const T* h = h_block;
+    for (int64_t step = 0; step < block.longest; ++step) {
+      const int64_t t = call.reverse ? block.longest - 1 - step : step;
+      const int64_t running = block.running(t);
+      matrix.apply(worker, running, h, z_block, plane);
+      for (int64_t r = 0; r < running; ++r) {
+        const int64_t row = block.order[r];
+        T* out = scan.at(call.states, t, row, s);
+        elman_activate<T, C>(z_block + r * n, plane, input.row(t, row), bias, call.nonlinearity, n, out);
+        if (direct)
+          h = out;
+        else
+          for (int c = 0; c < scan.planes; ++c)
+            __builtin_memcpy(h_block + c * plane + r * n, out + c * n, size_t(n) * sizeof(T));
+      }
+    }
+    for (int64_t r = 0; r < block.rows; ++r)
+      for (int c = 0; c < scan.planes; ++c)
+        __builtin_memcpy(scan.at(call.h, 0, block.order[r], s) + c * n, h + c * plane + r * n, size_t(n) * sizeof(T));
+  }
+}
+
+// One thread's part of the backward pass.
+template <class T, bool C, class M> class ElmanBackward {
+ public:
+  ElmanBackward(Arena& arena, const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker,
+                InputPart<T>& input, int64_t block_rows)
+      : scan_(scan), matrix_(matrix), worker_(worker), input_(input), block_rows_(block_rows) {
+    n_ = scan.units;
+    s_ = scan.state;
+    plane_ = block_rows * n_;
+    carry_ = arena.take<T>(scan.planes * plane_);
+    dz_block_ = arena.take<T>(scan.planes * plane_);
+    dz_ = arena.take<T>(s_);
+    z_ = arena.take<T>(s_);
+    previous_ = arena.take<T>(s_);
+    zeros_ = arena.take_zeros<T>(s_);
+    const bool modrelu = scan.call.nonlinearity == KRU_MODRELU;
+    dbias = modrelu && scan.call.dbias != nullptr ? arena.take_zeros<T>(n_) : nullptr;
+    bias_ = modrelu && scan.call.bias != nullptr ? static_cast<const T*>(scan.call.bias) : zeros_;
+  }
+
+  void run(int thread) {
+    const kru_scan& call = scan_.call;
+    clear_after_end(scan_, call.dpart, s_, thread);
+    clear_after_end(scan_, call.dx, call.inputs, thread);
+    for (int64_t first = 0; first < scan_.rows(thread); first += block_rows_) {
+      Block<T> block(scan_, thread, first, block_rows_);
+      for (int64_t r = 0; r < block.rows; ++r) move(carry_ + r * n_, call.dh, block.order[r], true);
+      for (int64_t step = block.longest - 1; step >= 0; --step) {
+        const int64_t t = call.reverse ? block.longest - 1 - step : step;
+        const int64_t running = block.running(t);
+        for (int64_t r = 0; r < running; ++r) {
+          const int64_t row = block.order[r];
+          at_nonlinearity(t, row, r);
+          input_.accumulate(t, row, dz_);
+          for (int c = 0; c < scan_.planes; ++c)
+            __builtin_memcpy(dz_block_ + c * plane_ + r * n_, dz_ + c * n_, size_t(n_) * sizeof(T));
+        }
+        matrix_.adjoint(worker_, running, dz_block_, carry_, plane_);
+        if (!scan_.wants_factors) continue;
+        for (int64_t r = 0; r < running; ++r) {
+          const T* h = state_before(t, block.order[r]);
+          if (h != zeros_)
+            matrix_.accumulate(worker_, h, n_, dz_block_ + r * n_, plane_, carry_ + r * n_, plane_);
+        }
+      }
+      if (scan_.wants_factors) matrix_.flush(worker_);
+      if (call.dh0 != nullptr)
+        for (int64_t r = 0; r < block.rows; ++r) move(carry_ + r * n_, call.dh0, block.order[r], false);
+    }
+  }
+
+  T* dbias;
+
+ private:
+  // A row of a (B, S) tensor into a row of a block, or back.
+  void move(T* block, const void* tensor, int64_t row, bool in) {
+    for (int c = 0; c < scan_.planes; ++c) {
+      T* own = block + c * plane_;
+      const size_t bytes = size_t(n_) * sizeof(T);
+      if (tensor == nullptr)
+        __builtin_memset(own, 0, bytes);
+      else if (in)
+        __builtin_memcpy(own, scan_.at(tensor, 0, row, s_) + c * n_, bytes);
+      else
+        __builtin_memcpy(const_cast<T*>(scan_.at(tensor, 0, row, s_)) + c * n_, own, bytes);
+    }
+  }
+
+  const T* state_before(int64_t t, int64_t row) const {
+    const int64_t before = scan_.before(t, row);
+    if (before >= 0) return scan_.at(static_cast<const void*>(scan_.call.states), before, row, s_);
+    const T* h0 = scan_.h0(row);
+    return h0 != nullptr ? h0 : zeros_;
+  }
+
+  // dz_ of one row from the gradient that arrives at h_t: the carried one plus that of the output.
+  void at_nonlinearity(int64_t t, int64_t row, int64_t r) {
+    const kru_scan& call = scan_.call;
+    const T* h = scan_.at(static_cast<const void*>(call.states), t, row, s_);
+    const T* g = carry_ + r * n_;
+    const T* dout = call.dstates == nullptr ? zeros_ : scan_.at(call.dstates, t, row, s_);
+    if (call.nonlinearity != KRU_MODRELU) {
+      for (int c = 0; c < scan_.planes; ++c)
+        for (int64_t i = 0; i < n_; i += kLanes<T>) {
+          const int64_t part = n_ - i, at = c * n_ + i;
+          const Vec<T> arrived = load_part(g + c * plane_ + i, part) + load_part(dout + at, part);
+          store_part(dz_ + at, activation_gradient<T>(load_part(h + at, part), arrived, call.nonlinearity), part);
+        }
+      return;
+    }
+    if (!modrelu_row<false>(h, g, dout)) modrelu_row<true>(pre_activation(t, row), g, dout);
+  }
+
+  // From h, or with `Exact` from z. Returns false, having changed nothing that lasts, where h does not suffice.
+  template <bool Exact> bool modrelu_row(const T* from, const T* g, const T* dout) {
+    using V = Vec<T>;
+    Mask<T> unsure{};
+    T* db = z_;  // z_ holds z only for Exact, where db is added at once
+    for (int64_t i = 0; i < n_; i += kLanes<T>) {
+      const int64_t part = n_ - i;
+      const V re = load_part(from + i, part), b = load_part(bias_ + i, part);
+      V im{}, g_re = load_part(g + i, part) + load_part(dout + i, part), g_im{};
+      if (C) {
+        im = load_part(from + n_ + i, part);
+        g_im = load_part(g + plane_ + i, part) + load_part(dout + n_ + i, part);
+      }
+      if (Exact) {
+        const V change = modrelu_gradient<T, C>(re, im, b, g_re, g_im);
+        if (dbias != nullptr) store_part(dbias + i, load_part(dbias + i, part) + change, part);
+      } else {
+        store_part(db + i, modrelu_gradient_from_output<T, C>(re, im, b, g_re, g_im, unsure), part);
+      }
+      store_part(dz_ + i, g_re, part);
+      if (C) store_part(dz_ + n_ + i, g_im, part);
+    }
+    if (Exact) return true;
+    if (any<T>(unsure)) return false;
+    if (dbias != nullptr)
+      for (int64_t i = 0; i < n_; ++i) dbias[i] += db[i];
+    return true;
+  }
+
+  const T* pre_activation(int64_t t, int64_t row) {
+    __builtin_memcpy(previous_, state_before(t, row), size_t(s_) * sizeof(T));
+    matrix_.apply(worker_, 1, previous_, z_, n_);
+    const T* a = input_.row(t, row);
+    for (int64_t i = 0; i < s_; ++i) z_[i] += a[i];
+    return z_;
+  }
+
+  const ScanCall<T>& scan_;
+  const M& matrix_;
+  typename M::Worker& worker_;
+  InputPart<T>& input_;
+  int64_t n_, s_, block_rows_, plane_;
+  T *carry_, *dz_block_, *dz_, *z_, *previous_, *zeros_;
+  const T* bias_;
+};
+
+}  // namespace KRU_ISA
+}  // namespace kru

@@ -1,0 +1,81 @@
+/* The kernels' C interface: plain pointers, no Python, no torch.
+ *
+ * Every function returns 0, or -1 when memory ran out; nothing is thrown, nothing is printed. Arguments are trusted:
+ * the caller has checked shapes and types. Tensors are dense in the order of their shape as written here.
+ */
+#ifndef KRU_H
+#define KRU_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
+enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3 };
+enum { KRU_ELMAN = 0, KRU_LSTM = 1, KRU_GRU = 2 };
+/* How the input part a_t arrives: computed by the caller, as a small dense input, or as symbols. */
+enum { KRU_PART = 0, KRU_DENSE = 1, KRU_SYMBOLS = 2 };
+
+/* y (rows, N) = x (rows, K) times the transpose of the Kronecker product of the factors (p[f], q[f]).
+ * Complex numbers are interleaved. The gradients are outputs and may be NULL where they are not wanted. */
+typedef struct {
+  int32_t dtype, is_complex, threads, factor_count;
+  int64_t rows;
+  const int64_t *p, *q;
+  const void* const* factors;
+  const void* x;
+  void* y;
+  const void* dy;
+  void* dx;
+  void* const* dfactors; /* NULL, or one pointer for each factor */
+} kru_kron;
+
+/* The recurrence over time. N units; S = N values a state (2N complex, real plane first); G gates (1, 4 or 3).
+ * A factor is (G or planes, p[f], q[f]). */
+typedef struct {
+  int32_t dtype, is_complex, threads, factor_count;
+  int32_t cell, nonlinearity, input_kind, reverse;
+  int64_t steps, batch, inputs;
+  const int64_t *p, *q;
+  const void* const* factors;
+  const void* part;           /* (T, B, G S), KRU_PART */
+  const void* x;              /* (T, B, D), KRU_DENSE */
+  const int64_t* symbols;     /* (T, B), each in [0, D), KRU_SYMBOLS */
+  const void* weight;         /* (G S, D), KRU_DENSE and KRU_SYMBOLS */
+  const void* bias;           /* modReLU: (N); else (G S), only with KRU_DENSE and KRU_SYMBOLS; or NULL */
+  const void* recurrent_bias; /* (N), GRU, or NULL */
+  const void *h0, *c0;        /* (B, S) or NULL */
+  const int64_t* lengths;     /* (B) or NULL */
+  /* Outputs of the forward pass, inputs of the backward pass. */
+  void* states; /* (T, B, S) */
+  void* cells;  /* LSTM: c (T, B, N). GRU: W_n h + recurrent_bias. NULL keeps no history. */
+  void* gates;  /* (T, B, G N) after their nonlinearity, NULL keeps no history; may be the memory of part */
+  void *h, *c;  /* (B, S) the last states; forward only */
+  /* Backward only: gradients that come in (NULL: zero) ... */
+  const void *dstates, *dh, *dc;
+  /* ... and that go out (NULL: not wanted). */
+  void* const* dfactors;
+  void* dpart; /* may be the memory of gates */
+  void *dx, *dweight, *dbias, *drecurrent_bias, *dh0, *dc0;
+} kru_scan;
+
+int kru_kron_forward(const kru_kron* call);
+int kru_kron_backward(const kru_kron* call);
+int kru_scan_forward(const kru_scan* call);
+int kru_scan_backward(const kru_scan* call);
+
+/* The instruction set in use: "avx512", "avx2", "neon" or "baseline". KRU_SIMD in the environment lowers it. */
+const char* kru_simd(void);
+
+/* Ask for huge pages behind a large fresh buffer, before it is touched. */
+void kru_advise_huge(void* memory, int64_t bytes);
+
+/* Floating point operations a second of one core on chains of multiply-adds in registers; for benchmarks. */
+double kru_fma_rate(int32_t dtype, double seconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,42 @@
+// The choice between the two forms of a Kronecker matrix.
+#pragma once
+
+#include <new>
+
+#include "butterfly.hpp"
+#include "staged.hpp"
+
+namespace kru {
+namespace KRU_ISA {
+
+template <class P> struct Pointee;
+template <class M> struct Pointee<M*> { using type = M; };
+template <class M> struct Pointee<const M*> { using type = M; };
+
+template <class M> typename M::Worker* make_worker(Arena& arena, const M& matrix, int64_t block, bool gradient) {
+  return new (arena.take<typename M::Worker>(1)) typename M::Worker(arena, matrix, block, gradient);
+}
+
+// body(const M* matrices) with one matrix for each gate; factors are (gates, count). `adjoint`: W^H is needed too.
+template <class T, bool C, class Body>
+void with_matrices(Arena& arena, int gates, int count, const Factor<T>* factors, bool adjoint, bool gradient,
+                   const Body& body) {
+  bool butterflies = true;
+  for (int g = 0; g < gates; ++g) {
+    const Factor<T>* own = factors + g * count;
+    butterflies = butterflies && Butterfly<T, C>::suits(count, own) &&
+                  (!gradient || Butterfly<T, C>::gradient_suits(count, own));
+  }
+  const auto run = [&](auto* matrices) {
+    using M = typename Pointee<decltype(matrices)>::type;
+    for (int g = 0; g < gates; ++g) new (matrices + g) M(arena, count, factors + g * count, adjoint);
+    body(static_cast<const M*>(matrices));
+  };
+  if (butterflies)
+    run(arena.take<Butterfly<T, C>>(gates));
+  else
+    run(arena.take<Staged<T, C>>(gates));
+}
+
+}  // namespace KRU_ISA
+}  // namespace kru

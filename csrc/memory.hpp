@@ -1,0 +1,47 @@
+// Scratch memory of one call: pieces that live until the arena goes. Taken before the threads start.
+#pragma once
+
+#include <stdlib.h>
+
+#include "simd.hpp"
+
+namespace kru {
+namespace KRU_ISA {
+
+struct OutOfMemory {};
+
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() {
+    while (last_ != nullptr) {
+      void* before = *static_cast<void**>(last_);
+      free(last_);
+      last_ = before;
+    }
+  }
+
+  // A piece starts on a cache line and is followed by room for one vector: kernels may read, never write, past its end.
+  template <class T> T* take(int64_t count) {
+    const size_t bytes = size_t(count) * sizeof(T) + KRU_VECTOR_BYTES;
+    char* memory = static_cast<char*>(aligned_alloc(64, 64 + (bytes + 63) / 64 * 64));
+    if (memory == nullptr) throw OutOfMemory{};
+    *reinterpret_cast<void**>(memory) = last_;
+    last_ = memory;
+    return reinterpret_cast<T*>(memory + 64);
+  }
+
+  template <class T> T* take_zeros(int64_t count) {
+    T* piece = take<T>(count);
+    __builtin_memset(static_cast<void*>(piece), 0, size_t(count) * sizeof(T));
+    return piece;
+  }
+
+ private:
+  void* last_ = nullptr;  // each piece's first 64 bytes hold the address of the one before
+};
+
+}  // namespace KRU_ISA
+}  // namespace kru

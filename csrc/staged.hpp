@@ -1,0 +1,370 @@
+// Kronecker products of any factors, a block of rows at a time.
+//
+// The factors become stages, small neighbours merged into one matrix of at most 8 x 8. The stage with matrix M (p, q)
+// sees a row as (left, q, right) and computes y[l, i, r] = sum_j M[i, j] x[l, j, r]: a matrix product with vectors along
+// r where right is at least a vector long ("wide"), else along i with M^T packed in panels ("narrow").
+//
+// Gradient: pairs of rows (h, g) are collected; when enough have come, the intermediate products of h and of g are
+// computed for all of them at once, and each dM is one matrix product over all collected rows.
+#pragma once
+
+#include "factors.hpp"
+#include "gemm.hpp"
+
+namespace kru {
+namespace KRU_ISA {
+
+template <class T, bool C> class Staged {
+ public:
+  static constexpr int kPlanes = C ? 2 : 1;
+  static constexpr int64_t kMerge = 8;
+  static constexpr bool kReadsPastEnd = true;
+
+  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint) {
+    factors_ = arena.take<Factor<T>>(count);
+    for (int f = 0; f < count; ++f) factors_[f] = factors[f];
+    stages_ = arena.take<Stage>(count);
+    // From the last factor on; stages_[0] ends up as the last one applied.
+    Stage* reversed = arena.take<Stage>(count);
+    for (int f = count - 1; f >= 0;) {
+      Stage stage{};
+      stage.p = stage.q = 1;
+      stage.last = f;
+      do {
+        stage.p *= factors[f].p;
+        stage.q *= factors[f].q;
+        stage.first = f--;
+      } while (f >= 0 && stage.p * factors[f].p <= kMerge && stage.q * factors[f].q <= kMerge);
+      reversed[count_++] = stage;
+    }
+    for (int s = 0; s < count_; ++s) stages_[s] = reversed[count_ - 1 - s];
+    for (int s = 0; s < count_; ++s) {
+      outputs_ *= stages_[s].p;
+      inputs_ *= stages_[s].q;
+    }
+    int64_t left = inputs_, right = 1;
+    largest_ = larger(inputs_, outputs_);
+    for (int s = count_ - 1; s >= 0; --s) {
+      left /= stages_[s].q;
+      stages_[s].left = left;
+      stages_[s].right = right;
+      right *= stages_[s].p;
+      largest_ = larger(largest_, left * right);
+    }
+    for (int s = 0; s < count_; ++s) prepare(arena, stages_[s], adjoint);
+  }
+
+  int64_t units() const { return outputs_; }
+  int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
+  int64_t largest() const { return largest_; }
+
+  // How many rows to work on together: enough that a large matrix, read once a block, is used many times.
+  int64_t block_rows(int64_t rows) const {
+    int64_t block = 1;
+    for (int s = 0; s < count_; ++s) {
+      const Stage& stage = stages_[s];
+      if (stage.p * stage.q < 256) continue;
+      const int64_t uses = wide(stage) ? stage.left * stage.right / kLanes<T> : stage.left * stage.right;
+      block = larger(block, (32 + uses - 1) / uses);
+    }
+    const int64_t blocks = (rows + block - 1) / block;
+    return blocks == 0 ? 1 : (rows + blocks - 1) / blocks;
+  }
+
+  class Worker {
+   public:
+    Worker(Arena& arena, const Staged& matrix, int64_t block, bool gradient) {
+      const int64_t size = kPlanes * block * matrix.largest_;
+      if (matrix.count_ > 1) swap[0] = arena.take<T>(size);
+      if (matrix.count_ > 2) swap[1] = arena.take<T>(size);
+      if (!gradient) return;
+      capacity = larger(block, smaller(256, larger(16, (int64_t(1) << 18) / (kPlanes * matrix.largest_))));
+      const int64_t collected = kPlanes * capacity * matrix.largest_;
+      inputs = arena.take<T*>(matrix.count_);
+      for (int s = 0; s < matrix.count_; ++s) inputs[s] = arena.take<T>(collected);
+      for (T*& g : gradients) g = arena.take<T>(collected);
+      for (T*& t : turned) t = arena.take<T>(collected);
+      int64_t deepest = 0;
+      matrices = arena.take<T*>(matrix.count_);
+      for (int s = 0; s < matrix.count_; ++s) {
+        const Stage& stage = matrix.stages_[s];
+        matrices[s] = arena.take_zeros<T>(kPlanes * stage.p * stage.q);
+        if (!wide(stage)) deepest = larger(deepest, stage.left * stage.right);
+      }
+      panel = arena.take<T>(kPlanes * capacity * deepest * kPanel<T>);
+    }
+    T* swap[2] = {};
+    int64_t capacity = 0, held = 0;
+    T** inputs = nullptr;     // what enters each stage, for all rows held; plane stride capacity * largest
+    T* gradients[2] = {};     // what arrives at a stage's output, and at its input
+    T* turned[2] = {};        // the same with r before the matrix index, for narrow stages
+    T** matrices = nullptr;   // dM of each stage
+    T* panel = nullptr;
+  };
+
+  // out (rows, outputs) = in (rows, inputs) W^T, planes `plane` values apart in both.
+  void apply(Worker& worker, int64_t rows, const T* in, T* out, int64_t plane) const {
+    Operand<const T> from{in, plane};
+    for (int s = count_ - 1, turn = 0; s >= 0; --s, turn ^= 1) {
+      const Operand<T> to = s == 0 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
+      forward(stages_[s], rows, from, to);
+      from = {to.data, to.plane};
+    }
+  }
+
+  void adjoint(Worker& worker, int64_t rows, const T* in, T* out, int64_t plane) const {
+    Operand<const T> from{in, plane};
+    for (int s = 0, turn = 0; s < count_; ++s, turn ^= 1) {
+      const Operand<T> to = s == count_ - 1 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
+      backward(stages_[s], rows, from, to);
+      from = {to.data, to.plane};
+    }
+  }
+
+  // One row each of the matrix's input h and of the gradient g at its output.
+  void accumulate(Worker& worker, const T* h, int64_t h_plane, const T* g, int64_t g_plane, const T*, int64_t) const {
+    const int64_t plane = worker.capacity * largest_;
+    for (int c = 0; c < kPlanes; ++c) {
+      __builtin_memcpy(worker.inputs[count_ - 1] + c * plane + worker.held * inputs_, h + c * h_plane,
+                       size_t(inputs_) * sizeof(T));
+      __builtin_memcpy(worker.gradients[0] + c * plane + worker.held * outputs_, g + c * g_plane,
+                       size_t(outputs_) * sizeof(T));
+    }
+    if (++worker.held == worker.capacity) collect(worker);
+  }
+
+  void flush(Worker&) const {}
+
+  void finish(Worker* const* workers, int threads, FactorGradient<T>* gradients) const {
+    for (int thread = 0; thread < threads; ++thread) collect(*workers[thread]);
+    for (int s = 0; s < count_; ++s) {
+      const Stage& stage = stages_[s];
+      const int64_t entries = kPlanes * stage.p * stage.q;
+      T* total = workers[0]->matrices[s];
+      for (int thread = 1; thread < threads; ++thread)
+        for (int64_t e = 0; e < entries; ++e) total[e] += workers[thread]->matrices[s][e];
+      for (int f = stage.first; f <= stage.last; ++f)
+        if (gradients[f].re != nullptr) contract(stage, total, f, gradients[f]);
+    }
+  }
+
+ private:
+  struct Stage {
+    int64_t p, q, left, right;
+    int first, last;  // the factors merged into this matrix
+    const T* matrix;  // wide: M (p, q), planes p q apart. narrow: panels of M^T
+    const T* adjoint;  // wide: M^H (q, p). narrow: panels of conj(M)
+  };
+
+  static bool wide(const Stage& stage) { return stage.right >= kLanes<T>; }
+
+  // Entry (i, j) of the product of factors first..last except `without`.
+  void entry(int first, int last, int without, int64_t i, int64_t j, T* re, T* im) const {
+    *re = 1;
+    *im = 0;
+    for (int f = last; f >= first; --f) {
+      const Factor<T>& factor = factors_[f];
+      if (f != without) {
+        const int64_t at = (i % factor.p * factor.q + j % factor.q) * factor.step;
+        const T x = factor.re[at], y = C ? factor.im[at] : T(0);
+        const T product = *re * x - *im * y;
+        *im = *re * y + *im * x;
+        *re = product;
+      }
+      i /= factor.p;
+      j /= factor.q;
+    }
+  }
+
+  void prepare(Arena& arena, Stage& stage, bool adjoint) const {
+    const int64_t size = stage.p * stage.q;
+    const Factor<T>& only = factors_[stage.first];
+    const bool plain = stage.first == stage.last && (!C || only.step == 1) && (!C || only.im == only.re + size);
+    const T* dense = only.re;
+    if (!plain) {
+      T* merged = arena.take<T>(kPlanes * size);
+      for (int64_t i = 0; i < stage.p; ++i)
+        for (int64_t j = 0; j < stage.q; ++j) {
+          T re, im;
+          entry(stage.first, stage.last, -1, i, j, &re, &im);
+          merged[i * stage.q + j] = re;
+          if (C) merged[size + i * stage.q + j] = im;
+        }
+      dense = merged;
+    }
+    if (wide(stage)) {
+      stage.matrix = dense;
+    } else {
+      T* transposed = transpose(arena, dense, stage.p, stage.q, T(1));
+      stage.matrix = pack(arena, transposed, stage.q, stage.p, T(1));
+    }
+    if (!adjoint) return;
+    stage.adjoint = wide(stage) ? transpose(arena, dense, stage.p, stage.q, T(-1))
+                                : pack(arena, dense, stage.p, stage.q, T(-1));
+  }
+
+  // (rows, columns) -> (columns, rows), imaginary parts times sign.
+  static T* transpose(Arena& arena, const T* from, int64_t rows, int64_t columns, T sign) {
+    const int64_t size = rows * columns;
+    T* to = arena.take<T>(kPlanes * size);
+    for (int c = 0; c < kPlanes; ++c)
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          to[c * size + j * rows + i] = (c ? sign : T(1)) * from[c * size + i * columns + j];
+    return to;
+  }
+
+  static T* pack(Arena& arena, const T* from, int64_t rows, int64_t columns, T sign) {
+    const int64_t size = panels(columns, kPanel<T>) * rows * kPanel<T>;
+    T* to = arena.take<T>(kPlanes * size);
+    for (int c = 0; c < kPlanes; ++c) {
+      for (int64_t j = 0; j < columns; j += kPanel<T>)
+        pack_panel(from + c * rows * columns + j, columns, rows, columns - j, to + c * size + j * rows);
+      if (c && sign < 0)
+        for (int64_t e = 0; e < size; ++e) to[size + e] = -to[size + e];
+    }
+    return to;
+  }
+
+  void forward(const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(stage, stage.matrix, stage.p, stage.q, rows, in, out);
+  }
+  void backward(const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(stage, stage.adjoint, stage.q, stage.p, rows, in, out);
+  }
+
+  // y[n, i, r] = sum over j < q of matrix[i, j] x[n, j, r], n over rows and left.
+  void product(const Stage& stage, const T* matrix, int64_t p, int64_t q, int64_t rows, Operand<const T> in,
+               Operand<T> out) const {
+    const int64_t count = rows * stage.left, right = stage.right;
+    Product<T> m;
+    m.inner = q;
+    m.a_rows = {1, q};
+    m.a_step = 1;
+    if (wide(stage)) {
+      m.rows = p;
+      m.columns = right;
+      m.a = {matrix, p * q};
+      m.b_step = right;
+      m.panel = kPanel<T>;
+      m.c_rows = {1, right};
+      m.c_step = 1;
+      for (int64_t n = 0; n < count; ++n) {
+        m.b = {in.data + n * q * right, in.plane};
+        m.c = {out.data + n * p * right, out.plane};
+        multiply<T, C>(m);
+      }
+    } else {
+      m.rows = count * right;
+      m.columns = p;
+      m.a = in;
+      if (right > 1) m.a_rows = {right, q * right};
+      m.a_step = right;
+      m.b = {matrix, panels(p, kPanel<T>) * q * kPanel<T>};
+      m.b_step = kPanel<T>;
+      m.panel = q * kPanel<T>;
+      m.c = out;
+      m.c_rows = right > 1 ? RowMap{right, p * right} : RowMap{1, p};
+      m.c_step = right;
+      multiply<T, C>(m);
+    }
+  }
+
+  // The gradients of all matrices from the rows held, which are then let go.
+  void collect(Worker& worker) const {
+    const int64_t rows = worker.held, plane = worker.capacity * largest_;
+    if (rows == 0) return;
+    worker.held = 0;
+    for (int s = count_ - 1; s > 0; --s)
+      forward(stages_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
+    T* arrived = worker.gradients[0];
+    T* passed = worker.gradients[1];
+    for (int s = 0; s < count_; ++s) {
+      outer(worker, stages_[s], rows, {arrived, plane}, {worker.inputs[s], plane}, worker.matrices[s]);
+      if (s + 1 == count_) break;
+      backward(stages_[s], rows, {arrived, plane}, {passed, plane});
+      T* exchange = arrived;
+      arrived = passed;
+      passed = exchange;
+    }
+  }
+
+  // dM += sum over rows, left and right of G conj(X)
+  void outer(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> g, Operand<const T> x, T* out) const {
+    const int64_t count = rows * stage.left, p = stage.p, q = stage.q, right = stage.right;
+    if (wide(stage)) {
+      dot_products<T, C>(count, p, q, right, g, x, {out, p * q});
+      return;
+    }
+    if (right > 1) {
+      const int64_t plane = worker.capacity * largest_;
+      turn(g, count, p, right, {worker.turned[0], plane});
+      turn(x, count, q, right, {worker.turned[1], plane});
+      g = {worker.turned[0], plane};
+      x = {worker.turned[1], plane};
+    }
+    Product<T> m;
+    m.rows = p;
+    m.columns = q;
+    m.inner = count * right;
+    m.a = g;
+    m.a_rows = {1, 1};
+    m.a_step = p;
+    const int64_t panel = m.inner * kPanel<T>;
+    m.b_step = kPanel<T>;
+    m.panel = 0;
+    m.c_rows = {1, q};
+    m.c_step = 1;
+    m.c = {out, p * q};
+    m.b = {worker.panel, panel};
+    for (int64_t j = 0; j < q; j += kPanel<T>) {
+      for (int c = 0; c < kPlanes; ++c)
+        pack_panel(x.data + c * x.plane + j, q, m.inner, q - j, worker.panel + c * panel);
+      multiply<T, C, true, true>(m, j, smaller(q, j + kPanel<T>));
+    }
+  }
+
+  // (count, size, right) -> (count, right, size)
+  static void turn(Operand<const T> from, int64_t count, int64_t size, int64_t right, Operand<T> to) {
+    for (int c = 0; c < kPlanes; ++c)
+      for (int64_t n = 0; n < count; ++n) {
+        const T* x = from.data + c * from.plane + n * size * right;
+        T* y = to.data + c * to.plane + n * size * right;
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t r = 0; r < right; ++r) y[r * size + i] = x[i * right + r];
+      }
+  }
+
+  // dW_f from dM: sum over the other factors' indices of their conjugated entries times dM.
+  void contract(const Stage& stage, const T* total, int f, FactorGradient<T> out) const {
+    const int64_t size = stage.p * stage.q;
+    const Factor<T>& factor = factors_[f];
+    for (int64_t e = 0; e < factor.p * factor.q; ++e) {
+      out.re[e * out.step] = 0;
+      if (C) out.im[e * out.step] = 0;
+    }
+    int64_t p_after = 1, q_after = 1;
+    for (int g = f + 1; g <= stage.last; ++g) {
+      p_after *= factors_[g].p;
+      q_after *= factors_[g].q;
+    }
+    for (int64_t i = 0; i < stage.p; ++i)
+      for (int64_t j = 0; j < stage.q; ++j) {
+        T re = 1, im = 0;
+        if (stage.first != stage.last) entry(stage.first, stage.last, f, i, j, &re, &im);
+        const int64_t to = (i / p_after % factor.p * factor.q + j / q_after % factor.q) * out.step;
+        const T x = total[i * stage.q + j], y = C ? total[size + i * stage.q + j] : T(0);
+        out.re[to] += x * re + y * im;
+        if (C) out.im[to] += y * re - x * im;
+      }
+  }
+
+  int count_ = 0;
+  int64_t inputs_ = 1, outputs_ = 1, largest_ = 1;
+  Factor<T>* factors_;
+  Stage* stages_;
+};
+
+}  // namespace KRU_ISA
+}  // namespace kru

@@ -1,0 +1,128 @@
+"""The native library, called through ctypes. The structures mirror `csrc/kru.h`."""
+
+import ctypes
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_void_p
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HUGE = 4 << 20
+"""Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
+the arithmetic."""
+
+
+class KronCall(Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("dtype", "is_complex", "threads", "factor_count")),
+        ("rows", c_int64),
+        *((name, c_void_p) for name in ("p", "q", "factors", "x", "y", "dy", "dx", "dfactors")),
+    )
+
+
+class ScanCall(Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("dtype", "is_complex", "threads", "factor_count")),
+        *((name, c_int32) for name in ("cell", "nonlinearity", "input_kind", "reverse")),
+        *((name, c_int64) for name in ("steps", "batch", "inputs")),
+        *((name, c_void_p) for name in ("p", "q", "factors")),
+        *((name, c_void_p) for name in ("part", "x", "symbols", "weight", "bias", "recurrent_bias")),
+        *((name, c_void_p) for name in ("h0", "c0", "lengths")),
+        *((name, c_void_p) for name in ("states", "cells", "gates", "h", "c")),
+        *((name, c_void_p) for name in ("dstates", "dh", "dc")),
+        *((name, c_void_p) for name in ("dfactors", "dpart", "dx", "dweight", "dbias", "drecurrent_bias")),
+        *((name, c_void_p) for name in ("dh0", "dc0")),
+    )
+
+
+CELLS = {"elman": 0, "lstm": 1, "gru": 2}
+NONLINEARITIES = {"identity": 0, "tanh": 1, "relu": 2, "modrelu": 3}
+PART, DENSE, SYMBOLS = 0, 1, 2
+REAL_DTYPES = {torch.float32: 0, torch.float64: 1}
+DTYPES = {torch.float32: (0, 0), torch.float64: (1, 0), torch.complex64: (0, 1), torch.complex128: (1, 1)}
+"""dtype -> (precision, is_complex)"""
+
+
+def _load() -> ctypes.CDLL | None:
+    # torch is imported first, so that its OpenMP runtime is the one that this library finds.
+    if os.environ.get("KRU_NATIVE", "1") == "0":
+        return None
+    name = {"darwin": "libkru.dylib", "win32": "kru.dll"}.get(sys.platform, "libkru.so")
+    candidates = [Path(folder) / name for folder in sys.modules["kru"].__path__]
+    reason = "it was not built"
+    for path in candidates:
+        if not path.exists():
+            continue
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as error:
+            reason = str(error)
+            continue
+        for function, call in (("kron", KronCall), ("scan", ScanCall)):
+            for direction in ("forward", "backward"):
+                entry = getattr(library, f"kru_{function}_{direction}")
+                entry.argtypes, entry.restype = [POINTER(call)], ctypes.c_int
+        library.kru_simd.restype = c_char_p
+        library.kru_advise_huge.argtypes = [c_void_p, c_int64]
+        library.kru_advise_huge.restype = None
+        library.kru_fma_rate.argtypes, library.kru_fma_rate.restype = [c_int32, c_double], c_double
+        return library
+    warnings.warn(
+        f"kru's native library could not be loaded ({reason}); the slower PyTorch reference is used", stacklevel=2
+    )
+    return None
+
+
+library = _load()
+"""The loaded library, or None: then everything runs on the reference."""
+
+
+def simd() -> str:
+    """The instruction set of the native kernels ("avx512", "avx2", "neon", "baseline"), or "none" without them."""
+    return library.kru_simd().decode() if library is not None else "none"
+
+
+def check_status(status: int) -> None:
+    if status != 0:
+        raise MemoryError("kru: not enough memory for the native kernel's workspace")
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The tensor as pointers see it: contiguous, no lazy conjugation or negation."""
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def empty(shape: Sequence[int], like: Tensor) -> Tensor:
+    """A fresh tensor of like's dtype on the CPU."""
+    out = torch.empty(shape, dtype=like.dtype)
+    size = out.numel() * out.element_size()
+    if size >= HUGE and library is not None:
+        library.kru_advise_huge(out.data_ptr(), size)
+    return out
+
+
+class Shapes:
+    """The sizes of a list of factors, as the kernels take them."""
+
+    def __init__(self, sizes: tuple[tuple[int, int], ...]) -> None:
+        self.count = len(sizes)
+        self.rows = prod(p for p, _ in sizes)
+        self.columns = prod(q for _, q in sizes)
+        array: Any = c_int64 * self.count
+        self._p, self._q = array(*(p for p, _ in sizes)), array(*(q for _, q in sizes))
+        self.p, self.q = ctypes.addressof(self._p), ctypes.addressof(self._q)
+        self.pointers: Any = c_void_p * self.count
+
+
+@lru_cache(maxsize=256)
+def shapes_of(sizes: tuple[tuple[int, int], ...]) -> Shapes:
+    return Shapes(sizes)
