@@ -1,16 +1,14 @@
 """The recurrence over time: arguments checked here, computed by the native kernels or the reference."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from kru.ops import native, scan_native  # noqa: F401 (registers the operator)
+from kru.ops.scan_checks import check_scan_arguments, check_scan_values
 from kru.ops.scan_reference import scan_reference
-
-GATES = {"elman": 1, "lstm": 4, "gru": 3}
-NONLINEARITIES = ("identity", "tanh", "relu", "modrelu")
 
 
 class ScanResult(NamedTuple):
@@ -65,7 +63,22 @@ def scan(
             are zero, and the last state is that after the sequence's own last step.
         reverse: run from each sequence's last step to its first. states[t] stays aligned with x[t].
     """
-    check_scan_arguments(x, weight, factors, cell, nonlinearity, field, bias, recurrent_bias, h0, c0, lengths)
+    if field not in ("real", "complex"):
+        raise ValueError(f"field: expected real or complex, got {field!r}")
+    is_complex = field == "complex"
+    tensors = (x, weight, bias, recurrent_bias, h0, c0, *factors)
+    if native.library is not None and x.is_cpu and len(factors) and factors[0].dtype in native.REAL_DTYPES:
+        keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+        states, h, c, _, _ = torch.ops.kru.scan(
+            x, weight, list(factors), bias, recurrent_bias, h0, c0, lengths, cell, nonlinearity, is_complex, reverse,
+            keep,
+        )  # fmt: skip
+        return ScanResult(states, h, c if cell == "lstm" else None)
+    check_scan_arguments(
+        x, weight, factors, cell, nonlinearity, is_complex, bias, recurrent_bias, h0, c0, lengths
+    )
+    if not torch.compiler.is_compiling():
+        check_scan_values(x, weight, lengths)
     return ScanResult(
         *scan_reference(
             x,
@@ -73,7 +86,7 @@ def scan(
             factors,
             cell=cell,
             nonlinearity=nonlinearity,
-            is_complex=field == "complex",
+            is_complex=is_complex,
             bias=bias,
             recurrent_bias=recurrent_bias,
             h0=h0,
@@ -82,106 +95,3 @@ def scan(
             reverse=reverse,
         )
     )
-
-
-def check_scan_arguments(
-    x: Tensor,
-    weight: Tensor | None,
-    factors: Sequence[Tensor],
-    cell: str,
-    nonlinearity: str,
-    field: str,
-    bias: Tensor | None,
-    recurrent_bias: Tensor | None,
-    h0: Tensor | None,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-) -> None:
-    """Raise an error that names the argument, what came and what was expected."""
-    if cell not in GATES:
-        raise ValueError(f"cell: expected one of {', '.join(GATES)}, got {cell!r}")
-    if nonlinearity not in NONLINEARITIES:
-        raise ValueError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
-    if field not in ("real", "complex"):
-        raise ValueError(f"field: expected real or complex, got {field!r}")
-    is_complex = field == "complex"
-    if is_complex and cell != "elman":
-        raise ValueError(f"field: the {cell} cell has real gates, expected real, got complex")
-    planes = 2 if is_complex else 1
-    gates = GATES[cell]
-    units = _check_factors(factors, leading=planes * gates if planes * gates > 1 else None)
-    state = planes * units
-
-    symbols = not x.is_floating_point()
-    dtype = factors[0].dtype if symbols else x.dtype
-    if symbols:
-        if x.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"x: expected a floating point tensor or integer symbols, got {x.dtype}")
-        if weight is None:
-            raise ValueError("weight: expected the input map (G * S, D) for symbols, got None")
-    expected_dim = 2 if symbols else 3
-    if x.dim() != expected_dim:
-        shape = "symbols (T, B)" if symbols else "shape (T, B, D)"
-        raise ValueError(f"x: expected {shape}, got shape {tuple(x.shape)}")
-    batch = x.shape[1]
-    if weight is None:
-        if x.shape[2] != gates * state:
-            raise ValueError(
-                f"x: without a weight x is the input part, expected a last dimension of {gates * state}, "
-                f"got shape {tuple(x.shape)}"
-            )
-    else:
-        _check_shape("weight", weight, (gates * state, None if symbols else x.shape[2]))
-    _check_shape("bias", bias, (units if cell == "elman" and nonlinearity == "modrelu" else gates * state,))
-    if recurrent_bias is not None and cell != "gru":
-        raise ValueError(f"recurrent_bias: expected None for the {cell} cell, got a tensor")
-    _check_shape("recurrent_bias", recurrent_bias, (units,))
-    _check_shape("h0", h0, (batch, state))
-    if c0 is not None and cell != "lstm":
-        raise ValueError(f"c0: expected None for the {cell} cell, got a tensor")
-    _check_shape("c0", c0, (batch, state))
-    named = {"weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
-    named |= {f"factors[{f}]": factor for f, factor in enumerate(factors)}
-    for name, tensor in named.items():
-        if tensor is None:
-            continue
-        if tensor.dtype != dtype:
-            raise TypeError(f"{name}: expected dtype {dtype}, got {tensor.dtype}")
-        if tensor.device != x.device:
-            raise ValueError(f"{name}: expected x's device {x.device}, got {tensor.device}")
-    if lengths is not None:
-        if lengths.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"lengths: expected integers, got {lengths.dtype}")
-        _check_shape("lengths", lengths, (batch,))
-
-
-def _check_factors(factors: Sequence[Tensor], leading: int | None) -> int:
-    """The number of units N = prod P_f = prod Q_f."""
-    if len(factors) == 0:
-        raise ValueError("factors: expected at least one matrix, got none")
-    shape = "(P, Q)" if leading is None else f"({leading}, P, Q)"
-    for f, factor in enumerate(factors):
-        if not isinstance(factor, Tensor):
-            raise TypeError(f"factors[{f}]: expected a tensor, got {type(factor).__name__}")
-        wrong = factor.dim() != (2 if leading is None else 3) or 0 in factor.shape
-        if wrong or (leading is not None and factor.shape[0] != leading):
-            raise ValueError(f"factors[{f}]: expected shape {shape}, got {tuple(factor.shape)}")
-    rows, columns = (prod(factor.shape[dim] for factor in factors) for dim in (-2, -1))
-    if rows != columns:
-        shapes = ", ".join(str(tuple(factor.shape[-2:])) for factor in factors)
-        raise ValueError(
-            f"factors: expected a square recurrent matrix, got {rows} x {columns} from the factors {shapes}"
-        )
-    return rows
-
-
-def _check_shape(name: str, tensor: Tensor | None, shape: tuple[int | None, ...]) -> None:
-    """An entry None of the shape fits every size."""
-    if tensor is None:
-        return
-    fits = tensor.dim() == len(shape) and all(
-        want is None or got == want for got, want in zip(tensor.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("*" if want is None else str(want) for want in shape)
-        raise ValueError(f"{name}: expected shape ({wanted}), got {tuple(tensor.shape)}")
