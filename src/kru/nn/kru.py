@@ -7,7 +7,7 @@ import torch
 
 from kru.matrices import kronecker_matrix
 from kru.nn.recurrent import Recurrent
-from kru.ops.scan import NONLINEARITIES
+from kru.ops.scan_checks import NONLINEARITIES
 
 
 class KRU(Recurrent):
