@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from kru.matrices import RecurrentMatrix
-from kru.precision import computing_dtype
 from kru.unitary import gram_defect
 
 
@@ -43,7 +42,6 @@ def unitary_penalty(module: nn.Module) -> Tensor:
                 'rectangular factors can\'t be unitary; build that layer with constraint="none"'
             )
         for factor in matrix.factors():
-            factor = factor.to(computing_dtype(factor.dtype))
             alike[matrix.field, factor.shape, factor.dtype, factor.device].append(factor)
     parts = [gram_defect(torch.stack(factors), field=field).sum() for (field, *_), factors in alike.items()]
     return torch.stack(parts).sum() if parts else torch.zeros(())

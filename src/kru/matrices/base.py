@@ -29,10 +29,10 @@ class RecurrentMatrix(nn.Module):
         self.gates = gates
         self.constraint = constraint
 
-    def factors(self, dtype: torch.dtype | None = None) -> list[Tensor]:
-        """The factors as `kru.ops.scan` takes them, in `dtype` (None: that of the parameters).
+    def factors(self) -> list[Tensor]:
+        """The factors as `kru.ops.scan` takes them: real (P, Q), complex (2, P, Q), gated (gates, P, Q).
 
-        Shapes: real (P, Q), complex (2, P, Q), gated (gates, P, Q).
+        In float32 where the parameters are stored in half precision.
         """
         raise NotImplementedError
 

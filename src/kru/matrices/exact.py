@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
+from kru.precision import computing_dtype
 from kru.unitary import initial_factor
 
 
@@ -26,6 +27,8 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
     >>> torch.allclose(w.mH @ w, torch.eye(3, dtype=w.dtype))
     True
     """
+
+    base_0: Tensor
 
     def __init__(
         self,
@@ -53,14 +56,15 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
             self.register_buffer(f"base_{f}", torch.empty(*leading, size, size, device=device, dtype=dtype))
         self.reset_parameters()
 
-    def factors(self, dtype: torch.dtype | None = None) -> list[Tensor]:
+    def factors(self) -> list[Tensor]:
+        dtype = computing_dtype(self.base_0.dtype)
         sizes = [size for size, _ in self.shapes]
         factors: dict[int, Tensor] = {}
         for size in sorted(set(sizes)):
             same = [f for f, other in enumerate(sizes) if other == size]
             skew = torch.stack([getattr(self, f"skew_{f}") for f in same])
             base = torch.stack([getattr(self, f"base_{f}") for f in same])
-            if dtype is not None and dtype != base.dtype:
+            if dtype != base.dtype:
                 skew, base = skew.to(dtype), _polished(base.to(dtype), self.field)
             factors |= dict(zip(same, cayley(skew, base, field=self.field).unbind(0), strict=True))
         return [factors[f] for f in range(len(sizes))]

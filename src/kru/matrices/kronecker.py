@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from kru.factors import Shapes, square_shapes
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
 from kru.matrices.exact import UnitaryKroneckerMatrix
+from kru.precision import computing_dtype
 from kru.unitary import initial_factor
 
 
@@ -21,6 +22,8 @@ class KroneckerMatrix(RecurrentMatrix):
     >>> matrix
     KroneckerMatrix(2x2 ⊗ 3x3, field=complex, constraint=soft)
     """
+
+    factor_0: nn.Parameter
 
     def __init__(
         self,
@@ -41,13 +44,14 @@ class KroneckerMatrix(RecurrentMatrix):
             self.register_parameter(f"factor_{f}", nn.Parameter(empty))
         self.reset_parameters()
 
-    def factors(self, dtype: torch.dtype | None = None) -> list[Tensor]:
-        factors: list[Tensor] = [getattr(self, f"factor_{f}") for f in range(len(self.shapes))]
-        return factors if dtype is None else [factor.to(dtype) for factor in factors]
+    def factors(self) -> list[Tensor]:
+        dtype = computing_dtype(self.factor_0.dtype)
+        return [getattr(self, f"factor_{f}").to(dtype) for f in range(len(self.shapes))]
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        for factor, (rows, columns) in zip(self.factors(), self.shapes, strict=True):
+        for f, (rows, columns) in enumerate(self.shapes):
+            factor = getattr(self, f"factor_{f}")
             drawn = initial_factor(rows, columns, field=self.field, method=self.init, count=self.gates)
             factor.copy_(drawn.reshape(factor.shape))
 

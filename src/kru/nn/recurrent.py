@@ -234,7 +234,7 @@ class Recurrent(nn.Module):
         result = scan(
             x,
             getattr(self, f"weight_ih{suffix}").to(dtype),
-            getattr(self, f"recurrent{suffix}").factors(dtype),
+            getattr(self, f"recurrent{suffix}").factors(),
             cell=self.cell,
             nonlinearity=self.nonlinearity,
             field=self.field,
