@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -43,13 +45,10 @@ torch.distributed.destroy_process_group()
 
 
 def test_two_processes_keep_the_same_weights(tmp_path: Path) -> None:
-    import torch
-
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    source = Path(__file__).parents[2] / "src"
-    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
         [*command, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120
     )
