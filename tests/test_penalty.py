@@ -72,6 +72,13 @@ def test_half_precision_is_computed_in_float32() -> None:
     penalty.backward()
 
 
+def test_autocast_does_not_lower_the_precision() -> None:
+    layer = disturbed(kru.KRU(3, 12))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        penalty = kru.unitary_penalty(layer)
+    assert torch.equal(penalty, kru.unitary_penalty(layer))
+
+
 def test_rectangular_factors_are_refused() -> None:
     model = nn.Sequential(kru.KRU(3, 6, factors=[(2, 3), (3, 2)]))
     with pytest.raises(ValueError, match=r'2x3 ⊗ 3x2.* in 0.recurrent_l0.*constraint="none"'):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.matrices import RecurrentMatrix
+from kru.precision import without_autocast
 from kru.unitary import gram_defect
 
 
@@ -43,5 +44,8 @@ def unitary_penalty(module: nn.Module) -> Tensor:
             )
         for factor in matrix.factors():
             alike[matrix.field, factor.shape, factor.dtype, factor.device].append(factor)
-    parts = [gram_defect(torch.stack(factors), field=field).sum() for (field, *_), factors in alike.items()]
+    parts = []
+    for (field, _, _, device), factors in alike.items():
+        with without_autocast(device.type):
+            parts.append(gram_defect(torch.stack(factors), field=field).sum())
     return torch.stack(parts).sum() if parts else torch.zeros(())

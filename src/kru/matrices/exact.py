@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
-from kru.precision import computing_dtype
+from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
 
 
@@ -44,16 +44,18 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
         if not self.is_square:
             rows, columns = next(shape for shape in shapes if shape[0] != shape[1])
             raise ValueError(
-                f'constraint: expected soft or none with rectangular factors, got "exact": '
+                f'constraint: expected "none" with rectangular factors, got "exact": '
                 f"a {rows} x {columns} matrix can't be unitary"
             )
         self.init = init
-        leading = (2,) if field == "complex" else (gates,) if gates > 1 else ()
+        each = (gates,) if gates > 1 else ()
+        planes = (2,) if field == "complex" else ()
         for f, (size, _) in enumerate(shapes):
             free = size * size if field == "complex" else size * (size - 1) // 2
-            skew = torch.empty(*leading[field == "complex" :], free, device=device, dtype=dtype)
+            skew = torch.empty(*each, free, device=device, dtype=dtype)
+            base = torch.empty(*each, *planes, size, size, device=device, dtype=dtype)
             self.register_parameter(f"skew_{f}", nn.Parameter(skew))
-            self.register_buffer(f"base_{f}", torch.empty(*leading, size, size, device=device, dtype=dtype))
+            self.register_buffer(f"base_{f}", base)
         self.reset_parameters()
 
     def factors(self) -> list[Tensor]:
@@ -66,7 +68,9 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
             base = torch.stack([getattr(self, f"base_{f}") for f in same])
             if dtype != base.dtype:
                 skew, base = skew.to(dtype), _polished(base.to(dtype), self.field)
-            factors |= dict(zip(same, cayley(skew, base, field=self.field).unbind(0), strict=True))
+            with without_autocast(base.device.type):
+                unitary = cayley(skew, base, field=self.field)
+            factors |= dict(zip(same, unitary.unbind(0), strict=True))
         return [factors[f] for f in range(len(sizes))]
 
     @torch.no_grad()

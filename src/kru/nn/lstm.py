@@ -39,6 +39,6 @@ class KRULSTM(Gated):
     gates = ("i", "f", "g", "o")
     states = ("h", "c")
 
-    def _reset_bias(self, name: str, bias: Tensor) -> None:
+    def _reset_bias(self, bias: Tensor) -> None:
         bias.zero_()
         bias[self.hidden_size : 2 * self.hidden_size] = 1

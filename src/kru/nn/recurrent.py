@@ -130,9 +130,9 @@ class Recurrent(nn.Module):
                 weight.uniform_(-bound, bound)
                 if self.bias:
                     for name in self._bias_sizes():
-                        self._reset_bias(name, getattr(self, f"{name}{suffix}"))
+                        self._reset_bias(getattr(self, f"{name}{suffix}"))
 
-    def _reset_bias(self, name: str, bias: Tensor) -> None:
+    def _reset_bias(self, bias: Tensor) -> None:
         bias.zero_()
 
     def _bias_sizes(self) -> dict[str, int]:
@@ -181,6 +181,8 @@ class Recurrent(nn.Module):
         """
         if self.bidirectional:
             raise RuntimeError("step: expected a layer with one direction, got bidirectional=True")
+        if not isinstance(input, Tensor):
+            raise TypeError(f"input: expected a tensor, got {type(input).__name__}")
         dims = 1 if input.dtype in SYMBOLS else 2
         if input.dim() not in (dims - 1, dims):
             raise ValueError(
