@@ -50,12 +50,13 @@ template <class T, bool C> class Butterfly {
     return true;
   }
 
-  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool) : count_(count), n_(int64_t(1) << count) {
+  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool with_adjoint)
+      : count_(count), n_(int64_t(1) << count) {
     while ((int64_t(1) << lane_factors_) < kWidth) ++lane_factors_;
     big_ = count_ - lane_factors_;
     factors_ = arena.take<Factor<T>>(count);
     for (int f = 0; f < count; ++f) factors_[f] = factors[f];
-    for (int adjoint = 0; adjoint < 2; ++adjoint) {
+    for (int adjoint = 0; adjoint < (with_adjoint ? 2 : 1); ++adjoint) {
       coefs_[adjoint] = arena.take<V>(count * 4 * kPlanes);
       fill(coefs_[adjoint], adjoint != 0);
     }

@@ -8,30 +8,39 @@ namespace kru {
 namespace KRU_ISA {
 
 // out = sigma(z + a); planes of z `plane` apart, those of a and out `units` apart.
-template <class T, bool C>
-void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int nonlinearity, int64_t units, T* out) {
+template <class T, bool C, int Nonlinearity>
+void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out) {
   using V = Vec<T>;
-  for (int64_t i = 0; i < units; i += kLanes<T>) {
-    const int64_t part = units - i;
+  each_vector<T>(units, [&](int64_t i, int64_t part) KRU_LAMBDA {
     V re = load_part(z + i, part) + load_part(a + i, part), im{};
     if (C) im = load_part(z + plane + i, part) + load_part(a + units + i, part);
-    if (nonlinearity == KRU_MODRELU) {
-      modrelu<T, C>(re, im, bias == nullptr ? V{} : load_part(bias + i, part));
+    if (Nonlinearity == KRU_MODRELU) {
+      modrelu<T, C>(re, im, load_part(bias + i, part));
     } else {
-      re = activate<T>(re, nonlinearity);
-      if (C) im = activate<T>(im, nonlinearity);
+      re = activate<T>(re, Nonlinearity);
+      if (C) im = activate<T>(im, Nonlinearity);
     }
     store_part(out + i, re, part);
     if (C) store_part(out + units + i, im, part);
+  });
+}
+
+template <class T, bool C>
+void elman_activate(int nonlinearity, const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out) {
+  switch (nonlinearity) {
+    case KRU_MODRELU: return elman_activate<T, C, KRU_MODRELU>(z, plane, a, bias, units, out);
+    case KRU_TANH: return elman_activate<T, C, KRU_TANH>(z, plane, a, bias, units, out);
+    case KRU_RELU: return elman_activate<T, C, KRU_RELU>(z, plane, a, bias, units, out);
+    default: return elman_activate<T, C, KRU_IDENTITY>(z, plane, a, bias, units, out);
   }
 }
 
 template <class T, bool C, class M>
 void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker, InputPart<T>& input,
-                   int thread, int64_t block_rows, T* h_block, T* z_block) {
+                   int thread, int64_t block_rows, T* h_block, T* z_block, const T* zeros) {
   const kru_scan& call = scan.call;
   const int64_t n = scan.units, s = scan.state;
-  const T* bias = static_cast<const T*>(call.bias);
+  const T* bias = call.bias == nullptr ? zeros : static_cast<const T*>(call.bias);
   clear_after_end(scan, call.states, s, thread);
   for (int64_t first = 0; first < scan.rows(thread); first += block_rows) {
     Block<T> block(scan, thread, first, block_rows);
@@ -55,7 +64,7 @@ void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker&
       for (int64_t r = 0; r < running; ++r) {
         const int64_t row = block.order[r];
         T* out = scan.at(call.states, t, row, s);
-        elman_activate<T, C>(z_block + r * n, plane, input.row(t, row), bias, call.nonlinearity, n, out);
+        elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out);
         if (direct)
           h = out;
         else
@@ -152,11 +161,11 @@ template <class T, bool C, class M> class ElmanBackward {
     const T* dout = call.dstates == nullptr ? zeros_ : scan_.at(call.dstates, t, row, s_);
     if (call.nonlinearity != KRU_MODRELU) {
       for (int c = 0; c < scan_.planes; ++c)
-        for (int64_t i = 0; i < n_; i += kLanes<T>) {
-          const int64_t part = n_ - i, at = c * n_ + i;
+        each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
+          const int64_t at = c * n_ + i;
           const Vec<T> arrived = load_part(g + c * plane_ + i, part) + load_part(dout + at, part);
           store_part(dz_ + at, activation_gradient<T>(load_part(h + at, part), arrived, call.nonlinearity), part);
-        }
+        });
       return;
     }
     if (!modrelu_row<false>(h, g, dout)) modrelu_row<true>(pre_activation(t, row), g, dout);
@@ -167,8 +176,7 @@ template <class T, bool C, class M> class ElmanBackward {
     using V = Vec<T>;
     Mask<T> unsure{};
     T* db = z_;  // z_ holds z only for Exact, where db is added at once
-    for (int64_t i = 0; i < n_; i += kLanes<T>) {
-      const int64_t part = n_ - i;
+    each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
       const V re = load_part(from + i, part), b = load_part(bias_ + i, part);
       V im{}, g_re = load_part(g + i, part) + load_part(dout + i, part), g_im{};
       if (C) {
@@ -183,7 +191,7 @@ template <class T, bool C, class M> class ElmanBackward {
       }
       store_part(dz_ + i, g_re, part);
       if (C) store_part(dz_ + n_ + i, g_im, part);
-    }
+    });
     if (Exact) return true;
     if (any<T>(unsure)) return false;
     if (dbias != nullptr)

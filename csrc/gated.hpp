@@ -24,8 +24,7 @@ struct Lstm {
   static constexpr int kGates = 4;
   template <class T> static void forward(const GatedRow<T>& row, const T*, T* h, T* c) {
     using V = Vec<T>;
-    for (int64_t j = 0; j < row.n; j += kLanes<T>) {
-      const int64_t part = row.n - j;
+    each_vector<T>(row.n, [&](int64_t j, int64_t part) KRU_LAMBDA {
       V gate[4];
       for (int g = 0; g < 4; ++g)
         gate[g] = load_part(row.a + g * row.n + j, part) + load_part(row.z + g * row.z_step + j, part);
@@ -33,10 +32,10 @@ struct Lstm {
       const V cell = gate[1] * load_part(c + j, part) + gate[0] * gate[2];
       store_part(c + j, cell, part);
       store_part(h + j, gate[3] * hyperbolic_tangent(cell), part);
-      if (row.gates == nullptr) continue;
+      if (row.gates == nullptr) return;
       for (int g = 0; g < 4; ++g) store_part(row.gates + g * row.n + j, gate[g], part);
       store_part(row.kept + j, cell, part);
-    }
+    });
   }
 
   // dh and dc arrive at h_t and c_t; dz (4 n) at the gates' sums; dc becomes the gradient at c_{t-1}; dh the part of
@@ -44,8 +43,7 @@ struct Lstm {
   template <class T>
   static void backward(const GatedRow<T>& row, const T*, const T* c_before, T* dh, T* dc, T* dz, T*) {
     using V = Vec<T>;
-    for (int64_t j = 0; j < row.n; j += kLanes<T>) {
-      const int64_t part = row.n - j;
+    each_vector<T>(row.n, [&](int64_t j, int64_t part) KRU_LAMBDA {
       V gate[4];
       for (int g = 0; g < 4; ++g) gate[g] = load_part(row.gates + g * row.n + j, part);
       const V squashed = hyperbolic_tangent(load_part(row.kept + j, part));
@@ -58,7 +56,7 @@ struct Lstm {
       store_part(dz + 3 * row.n + j, at_h * squashed * gate[3] * (1 - gate[3]), part);
       store_part(dc + j, at_c * gate[1], part);
       store_part(dh + j, V{}, part);
-    }
+    });
   }
 };
 
@@ -67,28 +65,26 @@ struct Gru {
   static constexpr int kGates = 3;
   template <class T> static void forward(const GatedRow<T>& row, const T* h_before, T* h, T*) {
     using V = Vec<T>;
-    for (int64_t j = 0; j < row.n; j += kLanes<T>) {
-      const int64_t part = row.n - j;
+    each_vector<T>(row.n, [&](int64_t j, int64_t part) KRU_LAMBDA {
       const V r = sigmoid(load_part(row.a + j, part) + load_part(row.z + j, part));
       const V z = sigmoid(load_part(row.a + row.n + j, part) + load_part(row.z + row.z_step + j, part));
       V kept = load_part(row.z + 2 * row.z_step + j, part);
       if (row.recurrent_bias != nullptr) kept += load_part(row.recurrent_bias + j, part);
       const V n = hyperbolic_tangent(load_part(row.a + 2 * row.n + j, part) + r * kept);
       store_part(h + j, n + z * (load_part(h_before + j, part) - n), part);
-      if (row.gates == nullptr) continue;
+      if (row.gates == nullptr) return;
       store_part(row.gates + j, r, part);
       store_part(row.gates + row.n + j, z, part);
       store_part(row.gates + 2 * row.n + j, n, part);
       store_part(row.kept + j, kept, part);
-    }
+    });
   }
 
   // dkept: the gradient at W_n h + recurrent_bias, which differs from that at the sum of gate n by the factor r.
   template <class T>
   static void backward(const GatedRow<T>& row, const T* h_before, const T*, T* dh, T*, T* dz, T* dkept) {
     using V = Vec<T>;
-    for (int64_t j = 0; j < row.n; j += kLanes<T>) {
-      const int64_t part = row.n - j;
+    each_vector<T>(row.n, [&](int64_t j, int64_t part) KRU_LAMBDA {
       const V r = load_part(row.gates + j, part), z = load_part(row.gates + row.n + j, part);
       const V n = load_part(row.gates + 2 * row.n + j, part), at_h = load_part(dh + j, part);
       const V at_n = at_h * (1 - z) * (1 - n * n);
@@ -97,7 +93,7 @@ struct Gru {
       store_part(dz + 2 * row.n + j, at_n, part);
       store_part(dkept + j, at_n * r, part);
       store_part(dh + j, at_h * z, part);
-    }
+    });
   }
 };
 

@@ -44,8 +44,10 @@ template <class T, bool C> struct KronCall {
   KronCall(Arena& arena, const kru_kron& c) : call(c) {
     factors = arena.take<Factor<T>>(c.factor_count);
     gradients = arena.take<FactorGradient<T>>(c.factor_count);
+    const T* packed = static_cast<const T*>(c.packed);
     for (int f = 0; f < c.factor_count; ++f) {
-      const T* data = static_cast<const T*>(c.factors[f]);
+      const T* data = c.factors != nullptr ? static_cast<const T*>(c.factors[f]) : packed;
+      packed += kPlanes * c.p[f] * c.q[f];
       factors[f] = {data, C ? data + 1 : nullptr, kPlanes, c.p[f], c.q[f]};
       T* gradient = c.dfactors == nullptr ? nullptr : static_cast<T*>(c.dfactors[f]);
       gradients[f] = {gradient, C && gradient != nullptr ? gradient + 1 : nullptr, kPlanes};

@@ -24,12 +24,13 @@ typedef struct {
   int32_t dtype, is_complex, threads, factor_count;
   int64_t rows;
   const int64_t *p, *q;
-  const void* const* factors;
+  const void* const* factors; /* or NULL with packed: the factors one after the other */
   const void* x;
   void* y;
   const void* dy;
   void* dx;
   void* const* dfactors; /* NULL, or one pointer for each factor */
+  const void* packed;
 } kru_kron;
 
 /* The recurrence over time. N units; S = N values a state (2N complex, real plane first); G gates (1, 4 or 3).

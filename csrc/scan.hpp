@@ -50,9 +50,10 @@ void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const Sca
   if (!backward) {
     T** blocks = arena.take<T*>(2 * scan.threads);
     for (int t = 0; t < 2 * scan.threads; ++t) blocks[t] = arena.take<T>(size);
+    const T* zeros = arena.take_zeros<T>(scan.units);
     parallel(scan.threads, [&](int t) {
       elman_forward<T, C>(scan, *matrix, *own.workers[t][0], *own.inputs[t], t, own.block_rows, blocks[2 * t],
-                          blocks[2 * t + 1]);
+                          blocks[2 * t + 1], zeros);
     });
     return;
   }

@@ -105,11 +105,8 @@ template <class T> KRU_INLINE void add_scaled(T* to, const T* from, T scale, int
 
 template <class T> KRU_INLINE T dot(const T* a, const T* b, int64_t count) {
   Vec<T> total{};
-  int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) total += load(a + i) * load(b + i);
-  T rest = T(sum<T>(total));
-  for (; i < count; ++i) rest += a[i] * b[i];
-  return rest;
+  each_vector<T>(count, [&](int64_t i, int64_t part) KRU_LAMBDA { total += load_part(a + i, part) * load_part(b + i, part); });
+  return T(sum<T>(total));
 }
 
 // a_t of one row, and where its gradient goes. One for each thread.

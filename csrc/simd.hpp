@@ -23,6 +23,7 @@
 #endif
 
 #define KRU_INLINE inline __attribute__((always_inline))
+#define KRU_LAMBDA __attribute__((always_inline))
 
 namespace kru {
 namespace KRU_ISA {
@@ -60,6 +61,13 @@ template <class T> KRU_INLINE Vec<T> load_part(const T* p, int64_t count) {
 template <class T> KRU_INLINE void store_part(T* p, Vec<T> v, int64_t count) {
   if (count >= kLanes<T>) return store(p, v);
   for (int64_t i = 0; i < count; ++i) p[i] = v[i];
+}
+
+// body(i, lanes) for a row of n values, vector by vector; all but the last know at compile time that they are full.
+template <class T, class Body> KRU_INLINE void each_vector(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) body(i, kLanes<T>);
+  if (i < n) body(i, n - i);
 }
 
 template <class T> KRU_INLINE double sum(Vec<T> v) {

@@ -1,6 +1,7 @@
 """The product with a Kronecker matrix: arguments checked here, computed by the native kernels or the reference."""
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,11 +30,11 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     >>> torch.allclose(kru.kron_matmul(x, [a, b]), x @ torch.kron(a, b).T, atol=1e-5)
     True
     """
+    if (direct := _direct(x, factors)) is not None:
+        return direct
     check_kron_arguments(x, factors)
     if native.library is None or not x.is_cpu or x.dtype not in native.DTYPES:
         return kron_matmul_reference(x, factors)
-    if _runs_directly(x, factors):
-        return _forward(x, factors)
     return torch.ops.kru.kron_matmul(x, list(factors))  # type: ignore[no-any-return]
 
 
@@ -63,21 +64,79 @@ def check_kron_arguments(x: Tensor, factors: Sequence[Tensor]) -> None:
         raise ValueError(f"x: expected a last dimension of {product} = {size}, got shape {tuple(x.shape)}")
 
 
-def _runs_directly(x: Tensor, factors: Sequence[Tensor]) -> bool:
-    """Whether nobody watches: no gradient, no tracing. Then torch's dispatcher, most of a small call, is left out."""
-    return (
-        type(x) is Tensor
-        and not torch.compiler.is_compiling()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and not (
-            torch.is_grad_enabled() and (x.requires_grad or any(factor.requires_grad for factor in factors))
-        )
-    )
+def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
+    """The product where nobody watches and nothing is out of the ordinary; None where something is.
+
+    For small products torch's dispatcher and the checks cost more than the arithmetic. This path looks at each argument
+    once and leaves every other case, errors included, to the full one.
+    """
+    library = native.library
+    if (
+        library is None
+        or type(x) is not Tensor
+        or (kind := native.DTYPES.get(x.dtype)) is None
+        or not x.is_cpu
+        or not x.is_contiguous()
+        or x.is_conj()
+        or x.is_neg()
+        or torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or (x.requires_grad and torch.is_grad_enabled())
+        or (ordinary := _ordinary(factors, x.dtype)) is None
+    ):
+        return None
+    shapes, addresses, packed = ordinary
+    columns, shape = shapes.columns, x.shape
+    if not shape or shape[-1] != columns or not shapes.matrices:
+        return None
+    y = torch.empty_like(x) if shapes.rows == columns else native.empty((*shape[:-1], shapes.rows), x)
+    call = native.KronCall(*kind, torch.get_num_threads(), shapes.count, x.numel() // columns, shapes.p, shapes.q)
+    call.x, call.y = x.data_ptr(), y.data_ptr()
+    if packed is None:
+        call.factors = ctypes.addressof(addresses)
+    else:
+        call.packed = packed.data_ptr()
+    native.check_status(library.kru_kron_forward(call))
+    return y
+
+
+_dtype_of = operator.attrgetter("dtype")
+
+
+def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Shapes, Any, Any] | None:
+    """Shapes of ordinary factors on the CPU without gradient, and an array of their addresses or all of them packed."""
+    if not isinstance(factors, (list, tuple)):
+        return None
+    count = len(factors)
+    try:
+        size = factors[0].shape
+        if count > 3 and len(size) == 2 and size == factors[-1].shape:
+            # One stack of many small factors costs less than a look at each, and settles strides and lazy bits.
+            packed = torch.stack(factors)
+            if packed.requires_grad or not packed.is_cpu or set(map(_dtype_of, factors)) != {dtype}:
+                return None
+            return native.equal_shapes(size, count), None, packed
+        grad = torch.is_grad_enabled()
+        for factor in factors:
+            if (
+                factor.dtype is not dtype
+                or factor.dim() != 2
+                or not factor.is_cpu
+                or not factor.is_contiguous()
+                or factor.is_conj()
+                or factor.is_neg()
+                or (grad and factor.requires_grad)
+            ):
+                return None
+        shapes = native.shapes_of(*[factor.shape for factor in factors])
+        return shapes, shapes.pointers(*[factor.data_ptr() for factor in factors]), None
+    except (AttributeError, IndexError, RuntimeError, TypeError):
+        return None
 
 
 def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native.Shapes, list[Tensor]]:
     """A call with its inputs, and the tensors that its pointers point into."""
-    shapes = native.shapes_of(tuple([tuple(factor.shape) for factor in factors]))  # type: ignore[misc]
+    shapes = native.shapes_of(*[factor.shape for factor in factors])
     kept = [native.dense(factor) for factor in factors]
     pointers = shapes.pointers(*[factor.data_ptr() for factor in kept])
     kept.append(native.dense(x))
@@ -97,7 +156,8 @@ def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native
     return call, shapes, kept
 
 
-def _forward(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
+def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
+    check_kron_arguments(x, factors)
     call, shapes, kept = _call(x, factors)
     y = native.empty((*x.shape[:-1], shapes.rows), x)
     call.y = y.data_ptr()
@@ -105,11 +165,6 @@ def _forward(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     native.check_status(native.library.kru_kron_forward(call))
     del kept
     return y
-
-
-def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
-    check_kron_arguments(x, factors)
-    return _forward(x, factors)
 
 
 def _backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:

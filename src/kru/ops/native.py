@@ -23,7 +23,7 @@ class KronCall(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("dtype", "is_complex", "threads", "factor_count")),
         ("rows", c_int64),
-        *((name, c_void_p) for name in ("p", "q", "factors", "x", "y", "dy", "dx", "dfactors")),
+        *((name, c_void_p) for name in ("p", "q", "factors", "x", "y", "dy", "dx", "dfactors", "packed")),
     )
 
 
@@ -113,7 +113,7 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
 class Shapes:
     """The sizes of a list of factors, as the kernels take them."""
 
-    def __init__(self, sizes: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, sizes: tuple[Sequence[int], ...]) -> None:
         self.count = len(sizes)
         self.rows = prod(p for p, _ in sizes)
         self.columns = prod(q for _, q in sizes)
@@ -121,8 +121,14 @@ class Shapes:
         self._p, self._q = array(*(p for p, _ in sizes)), array(*(q for _, q in sizes))
         self.p, self.q = ctypes.addressof(self._p), ctypes.addressof(self._q)
         self.pointers: Any = c_void_p * self.count
+        self.matrices = all(p > 0 and q > 0 for p, q in sizes)
 
 
 @lru_cache(maxsize=256)
-def shapes_of(sizes: tuple[tuple[int, int], ...]) -> Shapes:
+def shapes_of(*sizes: Sequence[int]) -> Shapes:
     return Shapes(sizes)
+
+
+@lru_cache(maxsize=256)
+def equal_shapes(size: Sequence[int], count: int) -> Shapes:
+    return Shapes((size,) * count)

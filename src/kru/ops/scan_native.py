@@ -47,7 +47,7 @@ class _Call:
     def __init__(
         self, x: Tensor, weight: Tensor | None, factors: Sequence[Tensor], settings: Settings, part: Tensor | None
     ) -> None:
-        shapes = native.shapes_of(tuple([tuple(factor.shape[-2:]) for factor in factors]))  # type: ignore[misc]
+        shapes = native.shapes_of(*[factor.shape[-2:] for factor in factors])
         self.shapes = shapes
         self.kept: list[Any] = [native.dense(factor) for factor in factors]
         pointers = shapes.pointers(*[factor.data_ptr() for factor in self.kept])
