@@ -1,0 +1,73 @@
+"""Adding: the sum of the two marked numbers among T."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from kru.tasks import counter
+from kru.tasks.base import Batch, Measure, Score, SequenceTask, Split
+from kru.tasks.generated import check_generated, generated_size, global_indices
+
+_ADDING = 0x616464
+
+
+@dataclass(frozen=True)
+class Adding:
+    """Adding over T steps; `seed` chooses the sequences."""
+
+    T: int = 750
+    seed: int = 0
+
+    def load(self, data_dir: str | Path | None = None) -> "AddingTask":
+        """Nothing is read: the sequences are generated."""
+        check_generated(self.T, 2, self.seed)
+        return AddingTask(self)
+
+
+class AddingTask(SequenceTask):
+    """Numbers, of which two are marked: inputs (T, B, 2), target (B, 1).
+
+    The first input is uniform in [0, 1). The second is the marker: 1 at one step of the first half (the first
+    T // 2 steps) and at one step of the rest, else 0. The target is the sum of the two marked numbers.
+
+    The constant 1 is right on average and leaves the variance of two uniform numbers, 2/12 = 0.167.
+    """
+
+    input_size = 2
+    output_size = 1
+    last_only = True
+    measure = Measure("mean squared error", lower_is_better=True)
+    baseline = 1 / 6
+
+    def __init__(self, problem: Adding) -> None:
+        self.problem = problem
+        self._key = counter.derive_key(_ADDING, problem.seed)
+
+    def size(self, split: Split) -> int:
+        return generated_size(split)
+
+    def take(self, split: Split, indices: NDArray[np.int64]) -> Batch:
+        T = self.problem.T
+        # Sequence i owns the counters i (T + 2) ... i (T + 2) + T + 1: its T numbers and its two marked
+        # steps.
+        first = global_indices(split, indices) * (T + 2)
+        words = counter.random_words(self._key, first + np.arange(T + 2)[:, None])
+        marked = np.stack([counter.below(words[T], T // 2), T // 2 + counter.below(words[T + 1], T - T // 2)])
+        columns = np.arange(len(indices))
+        inputs = np.zeros((T, len(indices), 2), np.float32)
+        inputs[:, :, 0] = counter.uniform(words[:T])
+        inputs[marked, columns, 1] = 1.0
+        targets = inputs[marked, columns, 0].sum(axis=0)[:, None]
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return functional.mse_loss(outputs, batch.targets)
+
+    def score(self, outputs: Tensor, batch: Batch) -> Score:
+        errors = (outputs.double() - batch.targets.double()).square()
+        return Score(errors.sum().item(), errors.numel())

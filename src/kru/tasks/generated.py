@@ -1,0 +1,25 @@
+"""The splits of the two generated problems: 100,000 training, 10,000 validation and 10,000 test sequences."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kru.tasks.base import Split
+
+_BEGIN: dict[Split, int] = {"train": 0, "valid": 100_000, "test": 110_000}
+_SIZE: dict[Split, int] = {"train": 100_000, "valid": 10_000, "test": 10_000}
+
+
+def generated_size(split: Split) -> int:
+    return _SIZE[split]
+
+
+def global_indices(split: Split, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of sequences in one row of all 120,000, so that no sequence belongs to two splits."""
+    return indices + _BEGIN[split]
+
+
+def check_generated(T: int, shortest: int, seed: int) -> None:
+    if shortest > T:
+        raise ValueError(f"T: expected at least {shortest}, got {T}")
+    if seed < 0:
+        raise ValueError(f"seed: expected at least 0, got {seed}")
