@@ -3,23 +3,33 @@
 import gzip
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
+import torch
 
-from kru.data import DATASETS
+from kru.data import DATASETS, list_files
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """The tensors here are small: on a busy machine threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     named = os.environ.get("KRU_DATA")
     directory = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
-    if not directory.is_dir():
-        pytest.skip("no real data: set KRU_DATA to a data directory (`kru data fetch` fills one)")
+    if any(status.state == "missing" for status in list_files(directory)):
+        pytest.skip(f"the real data is not all in {directory}: set KRU_DATA to a directory that has it")
     return directory
 
 

@@ -2,12 +2,24 @@
 
 import hashlib
 import zipfile
+import zlib
 from pathlib import Path
 
 from kru.data.errors import DataError
 
 # No member that is read here is larger; a header that claims more is not data that we know.
 MEMBER_LIMIT = 256 * 2**20
+
+
+# All that zipfile was seen to raise on damaged archives, beside its own BadZipFile.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
+
+
+def open_archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except _DAMAGE as error:
+        raise DataError(f"{path}: expected a zip archive ({error}); replace it by a sound copy") from error
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -20,7 +32,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
         )
     try:
         return archive.read(info)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+    except _DAMAGE as error:
         raise DataError(
             f"{archive.filename}: cannot read member {name!r} ({error}); replace the archive by a sound copy"
         ) from error
@@ -33,11 +45,11 @@ def contents_sha256(path: Path, suffixes: tuple[str, ...] = (".wav", ".phn")) ->
     """
     lines = []
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             for name in archive.namelist():
                 if name.lower().endswith(suffixes):
                     digest = hashlib.sha256(read_member(archive, name)).hexdigest()
                     lines.append((name.lower(), f"{digest}  {name.lower()}\n"))
-    except (zipfile.BadZipFile, DataError):
+    except DataError:
         return None
     return hashlib.sha256("".join(line for _, line in sorted(lines)).encode()).hexdigest()

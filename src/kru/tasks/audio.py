@@ -39,7 +39,7 @@ def _read_riff(data: bytes, where: str) -> NDArray[np.int16]:
             count = reader.getnframes()
             _check_format(where, reader.getframerate(), reader.getnchannels(), reader.getsampwidth())
             body = reader.readframes(count)
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:
         raise DataError(
             f"{where}: expected a RIFF file of PCM samples ({error or 'it ends early'})"
         ) from error

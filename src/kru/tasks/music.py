@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch.nn import functional
 
 from kru.data import DATASETS, DataError, find
 from kru.tasks.base import Batch, Measure, Score, SequenceTask, Split
+from kru.tasks.matlab import read_cells
 from kru.tasks.padding import by_length, lengths_of, pad
 
 KEYS = 88
@@ -46,32 +46,22 @@ class Music:
 def read_rolls(path: Path) -> Rolls:
     """The piano rolls in a MATLAB 5 file: (steps, 88) matrices of 0 and 1 in three cell arrays."""
     names: dict[Split, str] = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-    try:
-        contents = scipy.io.loadmat(path, variable_names=list(names.values()))
-    except Exception as error:  # what scipy raises on a broken file is not documented, and can be of any kind
-        raise DataError(
-            f"{path}: expected a MATLAB 5 file ({type(error).__name__}: {error}); replace it by a sound copy"
-        ) from error
+    contents = read_cells(path)
     rolls: Rolls = {}
     for split, name in names.items():
         if name not in contents:
             raise DataError(
                 f"{path}: expected the cell arrays traindata, validdata and testdata, got no {name}"
             )
-        cells = contents[name]
-        if cells.dtype != object or cells.size == 0:
-            raise DataError(
-                f"{path}: {name}: expected a cell array of matrices, got {cells.dtype} {cells.shape}"
-            )
-        rolls[split] = [_check_roll(f"{path}: {name}[{n}]", roll) for n, roll in enumerate(cells.ravel())]
+        if not contents[name]:
+            raise DataError(f"{path}: {name}: expected matrices, got an empty cell array")
+        rolls[split] = [_check_roll(f"{path}: {name}[{n}]", roll) for n, roll in enumerate(contents[name])]
     return rolls
 
 
 def _check_roll(where: str, roll: NDArray[np.generic]) -> NDArray[np.uint8]:
-    if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != KEYS or len(roll) == 0:
-        raise DataError(
-            f"{where}: expected a matrix (steps, {KEYS}) of numbers, got {roll.dtype} {roll.shape}"
-        )
+    if roll.shape[1] != KEYS or len(roll) == 0:
+        raise DataError(f"{where}: expected a matrix (steps, {KEYS}), got {roll.shape}")
     if not np.isin(roll, (0, 1)).all():
         raise DataError(f"{where}: expected nothing but 0 and 1, got {roll.min()} to {roll.max()}")
     return roll.astype(np.uint8)

@@ -5,7 +5,6 @@ speaker's folder is ``fcjf0`` inside a folder ``dr1`` or, as in the NLTK sample,
 ``train`` or ``test`` above says to which part of the corpus the speaker belongs. Case does not matter.
 """
 
-import zipfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kru.data import DataError
-from kru.data.archive import read_member
+from kru.data.archive import open_archive, read_member
 from kru.tasks.audio import read_samples
 from kru.tasks.phones import PHONES
 
@@ -60,17 +59,14 @@ def open_corpus(corpus: Path) -> Iterator[list[Utterance]]:
         return
     if not corpus.exists():
         raise DataError(f"{corpus}: missing; expected the directory or zip of a corpus in TIMIT's layout")
-    try:
-        archive = zipfile.ZipFile(corpus)
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{corpus}: expected a directory or a zip archive ({error})") from error
-    with archive:
+    with open_archive(corpus) as archive:
         members = [name for name in archive.namelist() if _belongs(name)]
         yield _utterances(corpus, {name: partial(read_member, archive, name) for name in members})
 
 
 def _belongs(name: str) -> bool:
-    return name.lower().endswith((".wav", ".phn"))
+    """Recordings and labels, but no hidden file, such as the ._sa1.wav that a Mac leaves beside sa1.wav."""
+    return name.lower().endswith((".wav", ".phn")) and not name.rpartition("/")[2].startswith(".")
 
 
 def _utterances(corpus: Path, files: dict[str, Reader]) -> list[Utterance]:
@@ -78,8 +74,7 @@ def _utterances(corpus: Path, files: dict[str, Reader]) -> list[Utterance]:
     readers = {name.lower(): read for name, read in files.items()}
     recordings: dict[str, str] = {}
     for name in sorted(readers, key=lambda name: (-len(name), name)):
-        # Some copies hold both sa1.wav and sa1.wav.wav, the same in two formats: the shorter name, met last,
-        # wins.
+        # Some copies hold sa1.wav and sa1.wav.wav, the same in two formats: the shorter name, met last, wins.
         if name.endswith(".wav"):
             recordings[_stem(name)] = name
     labels = {_stem(name): name for name in readers if name.endswith(".phn")}
