@@ -33,7 +33,8 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     if (direct := _direct(x, factors)) is not None:
         return direct
     check_kron_arguments(x, factors)
-    if native.library is None or not x.is_cpu or x.dtype not in native.DTYPES:
+    plain = native.library is None or not x.is_cpu or x.dtype not in native.DTYPES
+    if plain or (not torch.compiler.is_compiling() and native.transforming()):
         return kron_matmul_reference(x, factors)
     return torch.ops.kru.kron_matmul(x, list(factors))  # type: ignore[no-any-return]
 
@@ -44,9 +45,11 @@ def check_kron_arguments(x: Tensor, factors: Sequence[Tensor]) -> None:
         raise TypeError(f"x: expected a tensor, got {type(x).__name__}")
     if x.dim() == 0:
         raise ValueError("x: expected shape (..., K), got a scalar")
-    if isinstance(factors, Tensor) or len(factors) == 0:
-        got = "a single tensor" if isinstance(factors, Tensor) else "none"
-        raise ValueError(f"factors: expected a list of at least one matrix, got {got}")
+    given: object = factors
+    if isinstance(given, Tensor) or not hasattr(given, "__len__"):
+        raise TypeError(f"factors: expected a list of at least one matrix, got {type(factors).__name__}")
+    if len(factors) == 0:
+        raise ValueError("factors: expected a list of at least one matrix, got none")
     size, dtype, device = 1, x.dtype, x.device
     for f, factor in enumerate(factors):
         if not isinstance(factor, Tensor):
@@ -81,6 +84,7 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
         or x.is_neg()
         or torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack()
+        or native.transforming()
         or (x.requires_grad and torch.is_grad_enabled())
         or (ordinary := _ordinary(factors, x.dtype)) is None
     ):
@@ -90,7 +94,9 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     if not shape or shape[-1] != columns or not shapes.matrices:
         return None
     y = torch.empty_like(x) if shapes.rows == columns else native.empty((*shape[:-1], shapes.rows), x)
-    call = native.KronCall(*kind, torch.get_num_threads(), shapes.count, x.numel() // columns, shapes.p, shapes.q)
+    call = native.KronCall(
+        *kind, torch.get_num_threads(), shapes.count, x.numel() // columns, shapes.p, shapes.q
+    )
     call.x, call.y = x.data_ptr(), y.data_ptr()
     if packed is None:
         call.factors = ctypes.addressof(addresses)
@@ -136,6 +142,9 @@ def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Sha
 
 def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native.Shapes, list[Tensor]]:
     """A call with its inputs, and the tensors that its pointers point into."""
+    check_kron_arguments(x, factors)
+    if x.dtype not in native.DTYPES:
+        raise TypeError(f"x: expected one of {', '.join(map(str, native.DTYPES))}, got {x.dtype}")
     shapes = native.shapes_of(*[factor.shape for factor in factors])
     kept = [native.dense(factor) for factor in factors]
     pointers = shapes.pointers(*[factor.data_ptr() for factor in kept])
@@ -157,7 +166,6 @@ def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native
 
 
 def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
-    check_kron_arguments(x, factors)
     call, shapes, kept = _call(x, factors)
     y = native.empty((*x.shape[:-1], shapes.rows), x)
     call.y = y.data_ptr()
@@ -170,9 +178,14 @@ def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
 def _backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:
     """The wanted gradients, of x first and then of each factor; those not wanted are empty."""
     call, shapes, kept = _call(x, factors)
+    native.check_same("dy", dy, (*x.shape[:-1], shapes.rows), x)
+    if len(wants) != 1 + len(factors):
+        raise ValueError(f"wants: expected {1 + len(factors)} flags, for x and each factor, got {len(wants)}")
     dy = native.dense(dy)
     out = [native.empty(t.shape if want else (0,), t) for t, want in zip([x, *factors], wants, strict=True)]
-    gradients = shapes.pointers(*[t.data_ptr() if w else None for t, w in zip(out[1:], wants[1:], strict=True)])
+    gradients = shapes.pointers(
+        *[t.data_ptr() if w else None for t, w in zip(out[1:], wants[1:], strict=True)]
+    )
     call.dy = dy.data_ptr()
     call.dx = out[0].data_ptr() if wants[0] else None
     call.dfactors = ctypes.addressof(gradients)
@@ -205,7 +218,9 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, list[Tensor | None]]
     if torch.is_grad_enabled():
         # The gradient is itself to be differentiated: take it through the reference, which can be.
         wanted = [t for t, want in zip([x, *factors], wants, strict=True) if want]
-        gradients = iter(torch.autograd.grad(kron_matmul_reference(x, factors), wanted, dy, create_graph=True))
+        gradients = iter(
+            torch.autograd.grad(kron_matmul_reference(x, factors), wanted, dy, create_graph=True)
+        )
         out = [next(gradients) if want else None for want in wants]
     else:
         gradients = torch.ops.kru.kron_matmul_backward(dy, x, factors, wants)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 HUGE = 4 << 20
 """Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
@@ -75,7 +76,8 @@ def _load() -> ctypes.CDLL | None:
         library.kru_fma_rate.argtypes, library.kru_fma_rate.restype = [c_int32, c_double], c_double
         return library
     warnings.warn(
-        f"kru's native library could not be loaded ({reason}); the slower PyTorch reference is used", stacklevel=2
+        f"kru's native library could not be loaded ({reason}); the slower PyTorch reference is used",
+        stacklevel=2,
     )
     return None
 
@@ -87,6 +89,34 @@ library = _load()
 def simd() -> str:
     """The instruction set of the native kernels ("avx512", "avx2", "neon", "baseline"), or "none" without them."""
     return library.kru_simd().decode() if library is not None else "none"
+
+
+def transforming() -> bool:
+    """Whether a function transform (vmap, grad, jvp, ...) or forward-mode differentiation is under way.
+
+    Only PyTorch's own operations know those: the kernels would see neither the batch nor the tangent.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def check_same(name: str, tensor: Tensor, shape: Sequence[int], like: Tensor) -> None:
+    """Raise an error unless the tensor has this shape and the dtype and device of `like`."""
+    got, expected = (tensor.shape, tensor.dtype, tensor.device), (torch.Size(shape), like.dtype, like.device)
+    if got != expected:
+        raise ValueError(
+            f"{name}: expected shape, dtype and device {_described(expected)}, got {_described(got)}"
+        )
+
+
+def _described(kind: tuple[torch.Size, torch.dtype, torch.device]) -> str:
+    shape, dtype, device = kind
+    return f"{tuple(shape)}, {dtype}, {device}"
+
+
+def precision(factor: Tensor) -> int:
+    if factor.dtype not in REAL_DTYPES:
+        raise TypeError(f"factors: expected torch.float32 or torch.float64, got {factor.dtype}")
+    return REAL_DTYPES[factor.dtype]
 
 
 def check_status(status: int) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import native, scan_native  # noqa: F401 (registers the operator)
-from kru.ops.scan_checks import check_scan_arguments, check_scan_values
+from kru.ops.scan_checks import check_scan_arguments, check_scan_types, check_scan_values
 from kru.ops.scan_reference import scan_reference
 
 
@@ -66,9 +66,12 @@ def scan(
     if field not in ("real", "complex"):
         raise ValueError(f"field: expected real or complex, got {field!r}")
     is_complex = field == "complex"
-    tensors = (x, weight, bias, recurrent_bias, h0, c0, *factors)
-    if native.library is not None and x.is_cpu and len(factors) and factors[0].dtype in native.REAL_DTYPES:
-        keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    tensors = {"x": x, "weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
+    check_scan_types(tensors, factors, lengths, cell, nonlinearity, reverse)
+    fast = native.library is not None and x.is_cpu and len(factors) and factors[0].dtype in native.REAL_DTYPES
+    if fast and (torch.compiler.is_compiling() or not native.transforming()):
+        learnt = (*tensors.values(), *factors)
+        keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in learnt)
         states, h, c, _, _ = torch.ops.kru.scan(
             x, weight, list(factors), bias, recurrent_bias, h0, c0, lengths, cell, nonlinearity, is_complex, reverse,
             keep,

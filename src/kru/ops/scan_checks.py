@@ -10,6 +10,32 @@ GATES = {"elman": 1, "lstm": 4, "gru": 3}
 NONLINEARITIES = ("identity", "tanh", "relu", "modrelu")
 
 
+def check_scan_types(
+    tensors: dict[str, Tensor | None],
+    factors: Sequence[Tensor],
+    lengths: Tensor | None,
+    cell: str,
+    nonlinearity: str,
+    reverse: bool,
+) -> None:
+    """Whether each argument is what its annotation says. Of the tensors only x, the first, cannot be None."""
+    given: object = factors
+    if isinstance(given, Tensor) or not hasattr(given, "__len__"):
+        raise TypeError(f"factors: expected a list of at least one matrix, got {type(factors).__name__}")
+    named = {**tensors, "lengths": lengths, **{f"factors[{f}]": factor for f, factor in enumerate(factors)}}
+    for name, tensor in named.items():
+        if not isinstance(tensor, Tensor) and (
+            tensor is not None or name == "x" or name.startswith("factors")
+        ):
+            raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+    if not isinstance(cell, str):
+        raise TypeError(f"cell: expected one of {', '.join(GATES)}, got {cell!r}")
+    if not isinstance(nonlinearity, str):
+        raise TypeError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
+    if not isinstance(reverse, bool):
+        raise TypeError(f"reverse: expected True or False, got {reverse!r}")
+
+
 def check_scan_arguments(
     x: Tensor,
     weight: Tensor | None,
@@ -76,6 +102,8 @@ def check_scan_arguments(
         if lengths.dtype not in (torch.int64, torch.int32):
             raise TypeError(f"lengths: expected integers, got {lengths.dtype}")
         _check_shape("lengths", lengths, (batch,))
+        if lengths.device not in (x.device, torch.device("cpu")):
+            raise ValueError(f"lengths: expected x's device {x.device} or cpu, got {lengths.device}")
 
 
 def _check_factors(factors: Sequence[Tensor], leading: int | None) -> int:
@@ -84,8 +112,6 @@ def _check_factors(factors: Sequence[Tensor], leading: int | None) -> int:
         raise ValueError("factors: expected at least one matrix, got none")
     shape = "(P, Q)" if leading is None else f"({leading}, P, Q)"
     for f, factor in enumerate(factors):
-        if not isinstance(factor, Tensor):
-            raise TypeError(f"factors[{f}]: expected a tensor, got {type(factor).__name__}")
         wrong = factor.dim() != (2 if leading is None else 3) or 0 in factor.shape
         if wrong or (leading is not None and factor.shape[0] != leading):
             raise ValueError(f"factors[{f}]: expected shape {shape}, got {tuple(factor.shape)}")
@@ -115,7 +141,9 @@ def check_scan_values(x: Tensor, weight: Tensor | None, lengths: Tensor | None) 
     if not x.is_floating_point() and weight is not None and x.numel():
         low, high = (int(bound) for bound in torch.aminmax(x))
         if low < 0 or high >= weight.shape[1]:
-            raise IndexError(f"x: expected symbols from 0 to {weight.shape[1] - 1}, got {low if low < 0 else high}")
+            raise IndexError(
+                f"x: expected symbols from 0 to {weight.shape[1] - 1}, got {low if low < 0 else high}"
+            )
     if lengths is not None and lengths.numel():
         low, high = (int(bound) for bound in torch.aminmax(lengths))
         if low < 0 or high > x.shape[0]:

@@ -41,11 +41,25 @@ def _inner_bias(settings: Settings) -> bool:
     return settings.cell == "elman" and settings.nonlinearity == "modrelu"
 
 
+def _reserve_shape(x: Tensor, weight: Tensor | None, settings: Settings, state: int) -> tuple[Any, ...]:
+    """Shape of what the forward pass keeps for the backward pass besides states and cells: gates or modReLU's a_t."""
+    steps, batch = x.shape[:2]
+    if settings.cell != "elman":
+        return steps, batch, GATES[settings.cell] * state
+    outside = weight is not None and _kind(x, weight) == native.PART
+    return (steps, batch, state) if outside and _inner_bias(settings) else (0,)
+
+
 class _Call:
     """A kernel call under construction. Keeps alive whatever its pointers point into."""
 
     def __init__(
-        self, x: Tensor, weight: Tensor | None, factors: Sequence[Tensor], settings: Settings, part: Tensor | None
+        self,
+        x: Tensor,
+        weight: Tensor | None,
+        factors: Sequence[Tensor],
+        settings: Settings,
+        part: Tensor | None,
     ) -> None:
         shapes = native.shapes_of(*[factor.shape[-2:] for factor in factors])
         self.shapes = shapes
@@ -53,7 +67,7 @@ class _Call:
         pointers = shapes.pointers(*[factor.data_ptr() for factor in self.kept])
         self.kept.append(pointers)
         self.call = native.ScanCall(
-            native.REAL_DTYPES[factors[0].dtype],
+            native.precision(factors[0]),
             settings.is_complex,
             torch.get_num_threads(),
             shapes.count,
@@ -113,7 +127,9 @@ def _forward_op(
     gated = cell != "elman"
     part = None
     if _kind(x, weight) == native.PART:
-        part = native.dense(input_part(x, weight, None if _inner_bias(settings) else bias))
+        # Autocast would make the part's dtype another one than the kernel's.
+        with torch.autocast("cpu", enabled=False):
+            part = native.dense(input_part(x, weight, None if _inner_bias(settings) else bias))
     call = _Call(x, weight, factors, settings, part)
     units = call.shapes.rows
     state = units * (2 if is_complex else 1)
@@ -162,10 +178,8 @@ def _forward_fake(
         units *= factor.shape[-2]
     state = units * (2 if is_complex else 1)
     gated = cell != "elman"
-    reserve: tuple[Any, ...] = (0,)
-    inner = _inner_bias(Settings(cell, nonlinearity, is_complex, reverse))
-    if keep and (gated or (inner and weight is not None and _kind(x, weight) == native.PART)):
-        reserve = (steps, batch, GATES[cell] * state)
+    settings = Settings(cell, nonlinearity, is_complex, reverse)
+    reserve = _reserve_shape(x, weight, settings, state) if keep else (0,)
     return (
         like.new_empty((steps, batch, state)),
         like.new_empty((batch, state)),
@@ -198,6 +212,11 @@ def _backward_op(
 ) -> list[Tensor]:
     """Gradients of x, weight, bias, recurrent_bias, h0, c0 and each factor; those not wanted are empty."""
     settings = Settings(cell, nonlinearity, is_complex, reverse)
+    check_scan_arguments(
+        x, weight, factors, cell, nonlinearity, is_complex, bias, recurrent_bias, h0, c0, lengths
+    )
+    check_scan_values(x, weight, lengths)
+    _check_backward(dstates, dh, dc, x, weight, factors, states, reserve, cells, settings)
     kind = _kind(x, weight)
     inner = _inner_bias(settings)
     part = None
@@ -211,6 +230,7 @@ def _backward_op(
         call.set(gates=reserve, cells=cells)
 
     inputs = [x, weight, bias, recurrent_bias, h0, c0, *factors]
+    _check_wants(wants, inputs)
     out = [
         native.empty(t.shape if want and t is not None else (0,), factors[0])
         for t, want in zip(inputs, wants, strict=True)
@@ -241,7 +261,9 @@ def _backward_op(
         if weight is None and wants[0]:
             dpart = dx
         else:
-            dpart = native.empty((*x.shape[:2], GATES[cell] * call.shapes.rows * (2 if is_complex else 1)), factors[0])
+            dpart = native.empty(
+                (*x.shape[:2], GATES[cell] * call.shapes.rows * (2 if is_complex else 1)), factors[0]
+            )
         call.set(dpart=dpart)
     call.run("backward")
     if dpart is not None:
@@ -257,6 +279,47 @@ def _backward_op(
         if weight is not None and wants[0]:
             torch.mm(flat, weight, out=dx.flatten(0, 1))
     return out
+
+
+def _check_backward(
+    dstates: Tensor | None,
+    dh: Tensor | None,
+    dc: Tensor | None,
+    x: Tensor,
+    weight: Tensor | None,
+    factors: list[Tensor],
+    states: Tensor,
+    reserve: Tensor,
+    cells: Tensor,
+    settings: Settings,
+) -> None:
+    """Shapes and dtypes of what the forward pass kept and of the gradients that arrive."""
+    (steps, batch), like = x.shape[:2], factors[0]
+    units = 1
+    for factor in factors:
+        units *= factor.shape[-2]
+    state = units * (2 if settings.is_complex else 1)
+    gated = settings.cell != "elman"
+    if dc is not None and settings.cell != "lstm":
+        raise ValueError(f"dc: expected None for the {settings.cell} cell, got a tensor")
+    expected = {
+        "dstates": (dstates, (steps, batch, state)),
+        "dh": (dh, (batch, state)),
+        "dc": (dc, (batch, units)),
+        "states": (states, (steps, batch, state)),
+        "reserve": (reserve, _reserve_shape(x, weight, settings, state)),
+        "cells": (cells, (steps, batch, units) if gated else (0,)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tensor is not None:
+            native.check_same(name, tensor, shape, like)
+
+
+def _check_wants(wants: list[bool], inputs: list[Tensor | None]) -> None:
+    """A gradient can be wanted of each tensor that is there and has real values."""
+    possible = [tensor is not None and tensor.is_floating_point() for tensor in inputs]
+    if len(wants) != len(inputs) or any(want and not can for want, can in zip(wants, possible, strict=True)):
+        raise ValueError(f"wants: expected {len(inputs)} flags, True at most where {possible}, got {wants}")
 
 
 def _backward_fake(
@@ -303,7 +366,9 @@ def _backward(
     ctx: Any, dstates: Tensor | None, dh: Tensor | None, dc: Tensor | None, *_: Any
 ) -> tuple[Tensor | list[Tensor | None] | None, ...]:
     saved = list(ctx.saved_tensors)
-    x, weight, bias, recurrent_bias, h0, c0, lengths = (saved.pop(0) if there else None for there in ctx.present)
+    x, weight, bias, recurrent_bias, h0, c0, lengths = (
+        saved.pop(0) if there else None for there in ctx.present
+    )
     factors, (states, reserve, cells) = saved[: ctx.count], saved[ctx.count :]
     needs = ctx.needs_input_grad  # in the operator's order: x, weight, factors, bias, ...
     wants = [needs[0], needs[1], needs[3], needs[4], needs[5], needs[6], *needs[2]]
@@ -327,7 +392,9 @@ def _backward(
             lengths=lengths,
             reverse=reverse,
         )
-        pairs = [(r, g) for r, g in zip(results, (dstates, dh, dc), strict=True) if r is not None and g is not None]
+        pairs = [
+            (r, g) for r, g in zip(results, (dstates, dh, dc), strict=True) if r is not None and g is not None
+        ]
         wanted = [t for t, want in zip(inputs, wants, strict=True) if want]
         gradients = iter(
             torch.autograd.grad(
