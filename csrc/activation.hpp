@@ -101,8 +101,14 @@ template <class T, bool C> Vec<T> modrelu_gradient(Vec<T> re, Vec<T> im, Vec<T> 
   const V change = size < floor ? inverse / floor : -b * inverse * inverse * inverse;
   const V zero_gain = b >= 0 ? splat<T>(1) : V{};
   const Mask<T> zero = squares == 0;
-  g_re = zero ? zero_gain * g_re : active * (gain * g_re + change * along * re);
-  if (C) g_im = zero ? zero_gain * g_im : active * (gain * g_im + change * along * im);
+  if (C) {
+    g_re = zero ? zero_gain * g_re : active * (gain * g_re + change * along * re);
+    g_im = zero ? zero_gain * g_im : active * (gain * g_im + change * along * im);
+  } else {
+    // The same sum, in which b / size cancels: left to rounding, it would remain for small z.
+    const V slope = size < floor ? (2 * size + b) / floor : splat<T>(1);
+    g_re = zero ? zero_gain * g_re : active * slope * g_re;
+  }
   return zero ? V{} : active * along * divisor;
 }
 
