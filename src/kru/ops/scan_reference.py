@@ -47,8 +47,8 @@ def recurrent_product(h: Tensor, factors: Sequence[Tensor], *, is_complex: bool)
         w_re, w_im = factors[f][0], factors[f][1]
         re, im = re.reshape(-1, q, right), im.reshape(-1, q, right)
         re, im = w_re @ re - w_im @ im, w_re @ im + w_im @ re
-    rows = h.shape[0]
-    return torch.cat([re.reshape(rows, -1), im.reshape(rows, -1)], dim=-1)
+    half = (h.shape[0], h.shape[1] // 2)
+    return torch.cat([re.reshape(half), im.reshape(half)], dim=-1)
 
 
 def scan_reference(
