@@ -1,0 +1,8 @@
+"""`python -m kru` is `kru`."""
+
+import sys
+
+from kru.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

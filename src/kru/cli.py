@@ -1,0 +1,121 @@
+"""The command line: `kru COMMAND ...`."""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tyro
+
+from kru.data import DataError
+
+
+class Command(NamedTuple):
+    """A command: the function `run` of a module takes its arguments and returns the exit code."""
+
+    module: str
+    help: str
+
+
+# Each command's module is imported when it is called, so that `kru --help` answers at once.
+COMMANDS = {
+    "train": Command("kru.commands.train", "train a model by a recipe, or go on with an interrupted run"),
+    "recipes": Command("kru.commands.recipes", "list the recipes, with parameters and expected minutes"),
+    "evaluate": Command("kru.commands.evaluate", "measure trained weights on the test data"),
+    "results": Command("kru.commands.results", "the paper's tables with our figures beside the paper's"),
+    "plot": Command("kru.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
+    "inspect": Command("kru.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
+    "reproduce": Command("kru.commands.reproduce", "run everything behind a table or figure of the paper"),
+    "data": Command("kru.commands.data", "list, fetch, check and generate data"),
+}
+
+
+class UsageError(Exception):
+    """Arguments that make no sense; the message is one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code: 0, 2 for bad input, 1 for other failures, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        import kru
+
+        print(kru.__version__)
+        return 0
+    name = arguments[0]
+    try:
+        if name not in COMMANDS:
+            raise UsageError(f"no command {name!r}; expected one of {', '.join(COMMANDS)}")
+        code: int = importlib.import_module(COMMANDS[name].module).run(arguments[1:])
+        sys.stdout.flush()
+        return code
+    except (UsageError, DataError, ValueError) as error:
+        return _fail(name, error, 2)
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; nothing more may be written, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (RuntimeError, OSError) as error:
+        return _fail(name, error, 1)
+    except KeyboardInterrupt:
+        return 130
+
+
+def usage() -> str:
+    """What `kru --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [
+        "usage: kru COMMAND ...",
+        "",
+        "Recurrent networks with Kronecker factors: train them, reproduce the paper.",
+        "",
+    ]
+    lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
+    lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
+    return "\n".join(lines)
+
+
+def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **options: Any) -> Any:
+    """`tyro.cli` whose complaint is one line.
+
+    Raises:
+        UsageError: the arguments are wrong.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog=f"kru {name}",
+                args=list(arguments),
+                config=(tyro.conf.AvoidSubcommands,),
+                **options,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(_first_paragraph(complaint.getvalue())) from None
+
+
+def _first_paragraph(box: str) -> str:
+    """What a framed message of tyro says before its first rule."""
+    words: list[str] = []
+    for line in box.splitlines():
+        text = line.strip("│ ")
+        if text.startswith("──") or line.startswith("╰"):
+            break
+        if not line.startswith("╭"):
+            words.append(text)
+    return " ".join(words) or box.strip()
+
+
+def _fail(name: str, error: Exception, code: int) -> int:
+    message = " ".join(str(error).split()) or type(error).__name__
+    print(f"kru {name}: {message}", file=sys.stderr)
+    return code

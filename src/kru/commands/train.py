@@ -1,0 +1,94 @@
+"""`kru train RECIPE`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from kru.cli import UsageError, parse
+from kru.training.config import BUDGET, Recipe
+from kru.training.files import write_atomically
+from kru.training.interrupt import Interrupted
+from kru.training.recipes import command_line, load_recipe, with_budget
+from kru.training.result import write_result
+from kru.training.run import WEIGHTS, Place, RunError, train
+
+DESCRIPTION = """Train a model by a recipe: kru train RECIPE [OPTIONS]
+
+RECIPE is a name that `kru recipes` lists, or the path of a .toml file of your own. Every setting of it can
+be changed here; the defaults shown are the recipe's. A --steps, --epochs or --minutes given here replaces
+its whole budget. Where the run's folder has a checkpoint, the run goes on from it: after Ctrl-C, a crash or
+kill -9 the same command is enough."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `kru train` takes after the name of the recipe."""
+
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    data_dir: Path | None = None
+    """the data directory; else KRU_DATA, else the user's cache"""
+    out: Path | None = None
+    """folder of the run; else runs/RECIPE-seedN"""
+    results: Path | None = None
+    """folder in which to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors"""
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """insist that there is a checkpoint to go on from"""
+    checkpoint_seconds: float = 30.0
+    """time between two checkpoints"""
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """show no progress"""
+    tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """write events for TensorBoard as well"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    asks_help = any(argument in ("-h", "--help") for argument in arguments)
+    if arguments and not arguments[0].startswith("-"):
+        source, rest = arguments[0], list(arguments[1:])
+    elif asks_help:
+        source, rest = "copy-1000-kru", ["--help"]
+    else:
+        raise UsageError("expected the name of a recipe first; `kru recipes` lists them")
+    recipe = load_recipe(source)
+    if any(argument.split("=")[0] in [f"--{bound}" for bound in BUDGET] for argument in rest):
+        recipe = with_budget(recipe)
+    options: Options = parse(
+        Options, f"train {source}", rest, default=Options(recipe), description=DESCRIPTION
+    )
+    recipe = options.recipe
+    folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
+    place = Place(folder, options.data_dir, options.checkpoint_seconds, options.quiet, options.tensorboard)
+    try:
+        result = train(recipe, source, place, resume=options.resume)
+    except Interrupted as stop:
+        again = command_line(recipe, source) + (f" --out {options.out}" if options.out else "")
+        print(f"kru train: stopped with a checkpoint in {folder}; to go on: {again}", file=sys.stderr)
+        return 128 + stop.signal
+    except RunError as error:
+        print(f"kru train: {error}", file=sys.stderr)
+        return 1
+    if options.results is not None:
+        record(result, folder, options.results)
+    print(summary(result))
+    return 0
+
+
+def record(result: dict[str, Any], folder: Path, results: Path) -> None:
+    """Put a result and its weights where `kru results` and `kru evaluate` read them."""
+    name = f"{result['recipe']}-seed{result['seed']}"
+    write_atomically(results / "weights" / f"{name}.safetensors", (folder / WEIGHTS).read_bytes())
+    write_result(results / f"{name}.json", result)
+
+
+def summary(result: dict[str, Any]) -> str:
+    """A result in one line."""
+    count = result["parameters"]
+    return (
+        f"{result['recipe']} seed {result['seed']}: {result['measure']} {result['test']:.4g} on test, "
+        f"{result['valid']:.4g} on validation (step {result['best_step']:,} of {result['steps']:,}); "
+        f"{count['total']:,} parameters, {count['recurrent']:,} recurrent; {result['wall_seconds']:,.0f} s"
+    )

@@ -1,0 +1,286 @@
+"""The training loop: steps, validations, the schedule, and checkpoints from which it goes on exactly."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kru.nn.states import State
+from kru.optim import optimizer
+from kru.penalty import unitary_penalty
+from kru.spectrum import Spectrum
+from kru.tasks import Batches, Task
+from kru.training.checkpoint import Checkpoint, Progress
+from kru.training.config import Recipe
+from kru.training.evaluate import evaluate
+from kru.training.interrupt import Interrupted
+from kru.training.metrics import Metrics
+from kru.training.model import Model, Sizes, seeded_model
+
+LOG_EVERY = 20
+"""Steps between two lines of training loss in metrics.jsonl."""
+
+
+class DivergedError(Exception):
+    """The loss or the weights are no longer finite."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the loop reports: after each step with `loss`, after each validation with `valid`."""
+
+    progress: Progress
+    penalty: float | None
+    loss: float | None = None
+    valid: float | None = None
+    is_best: bool = False
+    distance: float | None = None
+
+
+class Trainer:
+    """One run of a recipe: `run` trains until the budget is spent.
+
+    Everything that decides what comes next is in a checkpoint or a pure function of it, so a run that goes on
+    from one takes the same steps, bit for bit, as one that was never interrupted (with the same number of
+    threads, and a budget in steps or epochs).
+
+    Args:
+        source: the recipe's name or path, kept in checkpoints.
+        folder: where metrics.jsonl and checkpoint.safetensors are; None to keep no record.
+        checkpoint_seconds: how much time may lie between two checkpoints.
+        report: called with each `Event`.
+        check: called before each step and each batch of a validation; it may raise `Interrupted`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        task: Task,
+        *,
+        source: str = "",
+        folder: Path | None = None,
+        checkpoint_seconds: float = 30.0,
+        report: Callable[[Event], None] = lambda event: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.recipe = recipe
+        self.task = task
+        self.source = source
+        self.folder = folder
+        self.checkpoint_seconds = checkpoint_seconds
+        self.report = report
+        self.check = check
+        self.progress = Progress()
+        sizes = Sizes(task.input_size, task.output_size, task.last_only)
+        self.model: Model = seeded_model(recipe.model, sizes, recipe.seed)
+        options = {"alpha": recipe.optimizer.decay} if recipe.optimizer.name == "rmsprop" else {}
+        config = recipe.optimizer
+        self.optimizer = optimizer(
+            self.model, config.name, config.lr, config.lr * config.recurrent_scale, **options
+        )
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.best_weights: dict[str, Tensor] = {}
+        self._carried: State | None = None
+        self._metrics: Metrics | None = None
+        self._batches: tuple[int, Batches] | None = None
+        self._written = -math.inf
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint of the same recipe; only the budget may differ."""
+        self.progress = replace(checkpoint.progress, stopped="")
+        self.model.load_state_dict(checkpoint.weights)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
+        self._set_rates()
+        self.best_weights = checkpoint.best_weights
+        self._carried = checkpoint.carried
+        torch.set_rng_state(checkpoint.generator)
+
+    def run(self) -> str:
+        """Train until the budget is spent or the schedule says stop: "budget" or "early".
+
+        Raises:
+            DivergedError: the last checkpoint and the best weights are those from before.
+        """
+        if self.folder is not None:
+            self._metrics = Metrics(self.folder / "metrics.jsonl", self.progress.metrics_bytes)
+        try:
+            return self._run()
+        finally:
+            if self._metrics is not None:
+                self._metrics.close()
+
+    def _run(self) -> str:
+        progress = self.progress
+        clock = time.monotonic()
+        try:
+            while True:
+                stopped = self._stopped()
+                if self._validation_due() or (stopped and progress.validated < progress.step):
+                    self._validate(progress.seconds + time.monotonic() - clock)
+                    stopped = self._stopped()
+                now = time.monotonic()
+                progress.seconds += now - clock
+                clock = now
+                if stopped:
+                    progress.stopped = stopped
+                    self.save()
+                    return stopped
+                if now - self._written >= self.checkpoint_seconds:
+                    self.save()
+                self.check()
+                self._step(progress.seconds)
+        except Interrupted:
+            # It is only raised between steps, or during a validation that the next sitting takes again.
+            self.save()
+            raise
+
+    def save(self) -> None:
+        """Write a checkpoint, in place of the one before."""
+        self._written = time.monotonic()
+        if self.folder is None or self._metrics is None:
+            return
+        if not all(bool(tensor.isfinite().all()) for tensor in self.model.state_dict().values()):
+            raise DivergedError(f"the weights are no longer finite after step {self.progress.step}")
+        self.progress.metrics_bytes = self._metrics.sync()
+        Checkpoint(
+            self.recipe,
+            self.source,
+            self.progress,
+            self.model.state_dict(),
+            self.best_weights,
+            self.optimizer.state_dict()["state"],
+            self._carried,
+        ).save(self.folder / "checkpoint.safetensors")
+
+    def _step(self, seconds: float) -> None:
+        recipe, progress = self.recipe, self.progress
+        batch = self._epoch_batches()[progress.index]
+        outputs, state = self.model(batch.inputs, self._carried if batch.carry else None)
+        loss = self.task.loss(outputs, batch)
+        penalty = None
+        objective = loss
+        if recipe.penalty:
+            penalty = unitary_penalty(self.model)
+            objective = loss + recipe.penalty * penalty
+        value = loss.item()
+        if not math.isfinite(value):
+            raise DivergedError(f"the loss is {value} at step {progress.step + 1}")
+        self.optimizer.zero_grad(set_to_none=True)
+        objective.backward()  # type: ignore[no-untyped-call]
+        if recipe.optimizer.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
+        self.optimizer.step()
+        if self.task.carries_state:
+            several = isinstance(state, tuple)
+            self._carried = tuple(part.detach() for part in state) if several else state.detach()
+        progress.step += 1
+        progress.index += 1
+        if progress.index == len(self._epoch_batches()):
+            progress.epoch, progress.index = progress.epoch + 1, 0
+        progress.loss_sum += value
+        progress.loss_count += 1
+        penalty_value = None if penalty is None else penalty.item()
+        if progress.step % LOG_EVERY == 0 and self._metrics is not None:
+            self._metrics.write(
+                step=progress.step,
+                epoch=self._epochs(),
+                seconds=seconds,
+                loss=self._take_loss(),
+                penalty=penalty_value,
+            )
+        self.report(Event(progress, penalty_value, value))
+
+    def _validate(self, seconds: float) -> None:
+        progress, recipe = self.progress, self.recipe
+        config = recipe.evaluation
+        value = evaluate(
+            self.model,
+            self.task,
+            "valid",
+            config.batch_size,
+            sequences=config.sequences,
+            between=self.check,
+        )
+        progress.validated = progress.step
+        is_best = math.isfinite(value) and (
+            progress.best is None or self.task.measure.improves(value, progress.best)
+        )
+        if is_best:
+            progress.best, progress.best_step = value, progress.step
+            progress.stale = progress.since_decay = 0
+            self.best_weights = {name: t.clone() for name, t in self.model.state_dict().items()}
+        else:
+            progress.stale += 1
+            progress.since_decay += 1
+            if progress.since_decay > recipe.schedule.patience:
+                progress.rate *= recipe.schedule.factor
+                progress.since_decay = 0
+                self._set_rates()
+        distance = distance_from_unitary(self.model)
+        with torch.no_grad():
+            penalty = unitary_penalty(self.model).item() if recipe.penalty else None
+        if self._metrics is not None:
+            self._metrics.write(
+                step=progress.step,
+                epoch=self._epochs(),
+                seconds=seconds,
+                loss=self._take_loss(),
+                penalty=penalty,
+                valid=value,
+                rate=progress.rate * recipe.optimizer.lr,
+                distance=distance,
+            )
+        self.report(Event(progress, penalty, None, value, is_best, distance))
+
+    def _validation_due(self) -> bool:
+        progress, every = self.progress, self.recipe.evaluation.every
+        if progress.step == progress.validated or progress.step == 0:
+            return False
+        return progress.step % every == 0 if every else progress.index == 0
+
+    def _stopped(self) -> str:
+        progress, recipe = self.progress, self.recipe
+        if recipe.schedule.stop_after and progress.stale >= recipe.schedule.stop_after:
+            return "early"
+        spent = (
+            (recipe.steps and progress.step >= recipe.steps)
+            or (recipe.epochs and progress.epoch >= recipe.epochs)
+            or (recipe.minutes and progress.seconds >= 60 * recipe.minutes)
+        )
+        return "budget" if spent else ""
+
+    def _epoch_batches(self) -> Batches:
+        recipe, epoch = self.recipe, self.progress.epoch
+        if self._batches is None or self._batches[0] != epoch:
+            batches = self.task.train_batches(recipe.batch_size, epoch=epoch, seed=recipe.seed)
+            self._batches = (epoch, batches)
+        return self._batches[1]
+
+    def _epochs(self) -> float:
+        return self.progress.epoch + self.progress.index / len(self._epoch_batches())
+
+    def _take_loss(self) -> float | None:
+        progress = self.progress
+        mean = progress.loss_sum / progress.loss_count if progress.loss_count else None
+        progress.loss_sum, progress.loss_count = 0.0, 0
+        return mean
+
+    def _set_rates(self) -> None:
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * self.progress.rate
+
+
+def distance_from_unitary(model: Model) -> float | None:
+    """max |sigma - 1| over the recurrent matrices that are meant to be unitary; None if none is."""
+    matrix = model.layer.matrix()
+    if matrix.constraint == "none" or not matrix.is_square:
+        return None
+    with torch.no_grad():
+        gates = (matrix.dense_factors(gate) for gate in range(matrix.gates))
+        distances = [Spectrum(factors).distance_from_unitary for factors in gates]
+    return max(distances)

@@ -1,0 +1,57 @@
+"""metrics.jsonl: one JSON object a line, the record of a run over time."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Metrics:
+    """Appends to a run's metrics.jsonl, after cutting it back to the length that a checkpoint knows of."""
+
+    def __init__(self, path: Path, length: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = open(path, "ab")  # noqa: SIM115  (closed by `close`)
+        self._stream.truncate(length)
+        self._stream.seek(0, os.SEEK_END)
+
+    def write(self, **values: Any) -> None:
+        """Add a line; numbers are rounded to six digits."""
+        rounded = {key: _rounded(value) for key, value in values.items() if value is not None}
+        self._stream.write(json.dumps(rounded).encode() + b"\n")
+        self._stream.flush()
+
+    def sync(self) -> int:
+        """Put everything on disk; the length of the file."""
+        os.fsync(self._stream.fileno())
+        return self._stream.tell()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; one that was cut off in the middle, at the end, is left out."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def thinned(lines: list[dict[str, Any]], count: int = 300) -> list[dict[str, Any]]:
+    """At most about `count` lines: validations and the others each evenly over the run, in order."""
+    kept: set[int] = set()
+    for wanted in (True, False):
+        indices = [i for i, line in enumerate(lines) if ("valid" in line) == wanted]
+        room = count // 2
+        stride = max(1, -(-len(indices) // room))
+        # Counted from the end, so that the last line is always there.
+        kept.update(indices[::-1][::stride])
+    return [lines[i] for i in sorted(kept)]
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,0 +1,132 @@
+"""The models of recipes: a recurrent layer, found by name, and a linear map of its states."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kru.nn import KRU, KRUGRU, KRULSTM
+from kru.nn.recurrent import Recurrent
+from kru.nn.states import State
+from kru.tasks import Adding, CopyMemory, Mnist, Music, PennTreebank
+from kru.tasks.mfcc import FEATURES
+from kru.tasks.music import KEYS
+from kru.tasks.phones import FOLDED_PHONES, PHONES
+from kru.training.config import AnyProblem, ModelConfig
+
+Make = Callable[[int, ModelConfig], Recurrent]
+
+
+class Model(nn.Module):
+    """A recurrent layer and the output map, which reads all states or the last one.
+
+    Args:
+        layer: maps (T, B, D), or symbols (T, B), to states (T, B, S).
+        output_size: C.
+        last_only: whether outputs are (B, C), of the last step, in place of (T, B, C).
+    """
+
+    def __init__(self, layer: Recurrent, output_size: int, *, last_only: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.output = nn.Linear(layer.output_size, output_size)
+        self.last_only = last_only
+
+    def forward(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Outputs, and the state after the last step.
+
+        Sequences that are shorter than T need no lengths here: nothing flows back in time, so what follows
+        their end cannot touch the outputs before it.
+        """
+        states, last = self.layer(inputs, state)
+        return self.output(states[-1] if self.last_only else states), last
+
+
+class Sizes(NamedTuple):
+    """What a problem asks of a model."""
+
+    inputs: int
+    outputs: int
+    last_only: bool
+
+
+def build_model(config: ModelConfig, sizes: Sizes) -> Model:
+    """A model with initial weights from torch's global generator."""
+    if config.kind not in LAYERS:
+        raise ValueError(f"model.kind: expected one of {', '.join(LAYERS)}, got {config.kind!r}")
+    model = Model(LAYERS[config.kind](sizes.inputs, config), sizes.outputs, last_only=sizes.last_only)
+    nn.init.zeros_(model.output.bias)
+    nn.init.xavier_uniform_(model.output.weight)
+    return model
+
+
+def seeded_model(config: ModelConfig, sizes: Sizes, seed: int) -> Model:
+    """The model that a run with this seed begins with; the global generator is left seeded."""
+    torch.manual_seed(seed)
+    return build_model(config, sizes)
+
+
+def problem_sizes(problem: AnyProblem) -> Sizes:
+    """The sizes of a problem, known without its data."""
+    if isinstance(problem, CopyMemory):
+        return Sizes(10, 10, False)
+    if isinstance(problem, Adding):
+        return Sizes(2, 1, True)
+    if isinstance(problem, Mnist):
+        return Sizes(28 if problem.order == "rows" else 1, 10, True)
+    if isinstance(problem, PennTreebank):
+        return Sizes(50, 50, False)
+    if isinstance(problem, Music):
+        return Sizes(KEYS, KEYS, False)
+    return Sizes(FEATURES, len(FOLDED_PHONES if problem.folded else PHONES), False)
+
+
+def _kru(inputs: int, config: ModelConfig) -> Recurrent:
+    return KRU(
+        inputs,
+        config.hidden_size,
+        factors=config.factors or None,
+        field=config.field,
+        nonlinearity=config.nonlinearity,
+        constraint=config.constraint,
+        train_recurrent=config.train_recurrent,
+    )
+
+
+def _gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
+    def make(inputs: int, config: ModelConfig) -> Recurrent:
+        return kind(
+            inputs,
+            config.hidden_size,
+            factors=config.factors or None,
+            constraint=config.constraint,
+            train_recurrent=config.train_recurrent,
+        )
+
+    return make
+
+
+def _dense_rnn(inputs: int, config: ModelConfig) -> Recurrent:
+    size = config.hidden_size
+    return KRU(inputs, size, factors=[size], field="real", nonlinearity="tanh", constraint="none")
+
+
+def _dense_gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
+    def make(inputs: int, config: ModelConfig) -> Recurrent:
+        return kind(inputs, config.hidden_size, factors=[config.hidden_size], constraint="none")
+
+    return make
+
+
+# The ordinary layers are those of this library with one dense factor: the same equations as in torch.nn, an
+# orthogonal start (which favours them), one bias, and several times as fast over long sequences on a CPU.
+LAYERS: dict[str, Make] = {
+    "kru": _kru,
+    "kru-lstm": _gated(KRULSTM),
+    "kru-gru": _gated(KRUGRU),
+    "rnn": _dense_rnn,
+    "lstm": _dense_gated(KRULSTM),
+    "gru": _dense_gated(KRUGRU),
+}
+"""How each kind of layer is made from the input size and its settings."""

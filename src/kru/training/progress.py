@@ -1,0 +1,109 @@
+"""What is shown of a run while it runs: a bar, a line for each validation, TensorBoard events on request."""
+
+import math
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tqdm import tqdm
+
+from kru.tasks import Task
+from kru.training.config import Recipe
+from kru.training.loop import Event, Trainer
+
+
+class Display:
+    """Shows events on stderr, and writes them for TensorBoard if `folder` is given."""
+
+    def __init__(self, recipe: Recipe, task: Task, *, quiet: bool, folder: Path | None) -> None:
+        self._recipe = recipe
+        self._task = task
+        self._quiet = quiet
+        self._valid = ""
+        self._begun: tuple[int, float] | None = None
+        self._losses: list[float] = []
+        self._events: Any = _events(folder) if folder is not None else None
+        epoch = len(task.train_batches(recipe.batch_size, epoch=0, seed=recipe.seed))
+        bounds = [bound for bound in (recipe.steps, recipe.epochs * epoch) if bound]
+        self._bound = min(bounds) if bounds else None
+        self._bar = tqdm(
+            total=self._bound,
+            desc=recipe.name,
+            unit="step",
+            dynamic_ncols=True,
+            smoothing=0.1,
+            disable=quiet or not sys.stderr.isatty(),
+        )
+
+    def __enter__(self) -> "Display":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._bar.close()
+        if self._events is not None:
+            self._events.close()
+
+    def resumed(self, trainer: Trainer) -> None:
+        """Say that a run goes on, from the step where it stands."""
+        step = trainer.progress.step
+        self._bar.initial = self._bar.n = self._bar.last_print_n = step
+        self._write(f"{self._recipe.name}: going on from step {step:,}")
+
+    def show(self, event: Event) -> None:
+        progress = event.progress
+        if self._begun is None:
+            self._begun = (progress.step - 1, progress.seconds)
+        if event.loss is None:
+            self._validated(event)
+            return
+        self._losses.append(event.loss)
+        if self._events is not None and progress.step % 20 == 0:
+            self._events.add_scalar("loss", event.loss, progress.step)
+        if self._bar.disable:
+            return
+        if self._recipe.minutes and progress.seconds:
+            expected = round(progress.step * 60 * self._recipe.minutes / progress.seconds)
+            self._bar.total = min(expected, self._bound or expected)
+        shown = f"loss {event.loss:.4g}{self._valid}"
+        if event.penalty is not None:
+            shown += f", penalty {event.penalty:.2g}"
+        self._bar.set_postfix_str(shown, refresh=False)
+        self._bar.update(progress.step - self._bar.n)
+
+    def _validated(self, event: Event) -> None:
+        progress, name = event.progress, self._task.measure.name
+        self._valid = f", valid {event.valid:.4g}"
+        if self._events is not None:
+            self._events.add_scalar(f"valid {name}", event.valid, progress.step)
+            if event.distance is not None:
+                self._events.add_scalar("distance from unitary", event.distance, progress.step)
+        assert self._begun is not None
+        steps, seconds = progress.step - self._begun[0], progress.seconds - self._begun[1]
+        parts = [
+            f"step {progress.step:,}",
+            f"epoch {progress.epoch}",
+            f"loss {fmean(self._losses or [math.nan]):.4g}",
+            f"valid {name} {event.valid:.4g}{' (best)' if event.is_best else ''}",
+        ]
+        if event.penalty is not None:
+            parts.append(f"penalty {event.penalty:.2g}")
+        if seconds > 0:
+            parts.append(f"{steps / seconds:.3g} steps/s")
+        self._losses.clear()
+        self._write(f"{self._recipe.name}: " + ", ".join(parts))
+
+    def _write(self, line: str) -> None:
+        if not self._quiet:
+            tqdm.write(line, file=sys.stderr)
+
+
+def _events(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("tensorboard: not installed; run pip install 'kru[tensorboard]'") from None
+    return SummaryWriter(str(folder / "tensorboard"))

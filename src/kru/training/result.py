@@ -1,0 +1,143 @@
+"""The result of a run as a small JSON file, and its weights."""
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import kru
+from kru.parameters import parameter_count
+from kru.training.checkpoint import read_tensors, write_tensors
+from kru.training.config import Recipe
+from kru.training.evaluate import evaluate
+from kru.training.files import write_atomically
+from kru.training.loop import Trainer
+from kru.training.metrics import read_metrics, thinned
+from kru.training.model import Model, build_model, problem_sizes
+from kru.training.recipes import command_line
+
+REQUIRED = ("recipe", "seed", "measure", "valid", "test", "parameters", "steps", "wall_seconds", "curve")
+
+# The measure over the training data is given too where it costs next to nothing.
+SMALL = 5_000
+
+
+def make_result(trainer: Trainer, source: str, metrics: Path, stopped: str) -> dict[str, Any]:
+    """The record of a finished run: its best model, measured once on the test split."""
+    recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
+    model = trainer.model
+    model.load_state_dict(trainer.best_weights)
+    batch_size = recipe.evaluation.batch_size
+    figures = {
+        "train": evaluate(model, task, "train", batch_size) if task.size("train") <= SMALL else None,
+        "valid": evaluate(model, task, "valid", batch_size),
+        "test": evaluate(model, task, "test", batch_size),
+    }
+    count = parameter_count(model)
+    epochs = progress.epoch + progress.index / len(
+        task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
+    )
+    return {
+        "recipe": recipe.name,
+        "model": recipe.model.kind,
+        "seed": recipe.seed,
+        "command": command_line(recipe, source),
+        "commit": commit(),
+        "machine": machine(),
+        "measure": task.measure.name,
+        "lower_is_better": task.measure.lower_is_better,
+        "baseline": _rounded(task.baseline),
+        **{split: value if value is None else _rounded(value) for split, value in figures.items()},
+        "parameters": {"total": count.total, "recurrent": count.recurrent},
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "epochs": _rounded(epochs),
+        "wall_seconds": round(progress.seconds, 1),
+        "stopped": stopped,
+        "curve": thinned(read_metrics(metrics)),
+    }
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """One line for each entry, the curve a line for each point: small, and readable in a diff."""
+    parts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "curve"]
+    points = ",\n".join("    " + json.dumps(point) for point in result["curve"])
+    parts.append(f'  "curve": [\n{points}\n  ]')
+    write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result that `write_result` wrote."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: expected the result of a run in JSON ({error})") from error
+    missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
+    if missing:
+        raise ValueError(f"{path}: expected the result of a run, got JSON without {', '.join(missing)}")
+    return dict(result)
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> None:
+    """Weights with the recipe that says what model they belong to."""
+    write_tensors(path, weights, recipe)
+
+
+def read_weights(path: Path) -> tuple[Recipe, Model]:
+    """The recipe and the model of a weights file."""
+    recipe, _, tensors = read_tensors(path)
+    model = build_model(recipe.model, problem_sizes(recipe.task))
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
+    return recipe, model
+
+
+def commit() -> str:
+    """The commit of the source, "+" after it if the source was changed; else the version of the package."""
+    folder = Path(__file__).parent
+    try:
+        # Installed in a folder of some other repository, the source is not that repository's.
+        _git(folder, "ls-files", "--error-unmatch", __file__)
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder.parent))
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {kru.__version__}"
+    return head + ("+" if changed else "")
+
+
+def machine() -> dict[str, Any]:
+    """What the run was made on, without anything that names it."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

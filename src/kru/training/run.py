@@ -1,0 +1,165 @@
+"""A run as a folder: begun or gone on with, interrupted or finished, and then its result."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kru.tasks import Task
+from kru.training.checkpoint import Checkpoint
+from kru.training.config import Recipe, expect_budget
+from kru.training.interrupt import Interruptible
+from kru.training.loop import DivergedError, Trainer
+from kru.training.progress import Display
+from kru.training.recipes import differences
+from kru.training.result import make_result, read_result, write_result, write_weights
+
+CHECKPOINT = "checkpoint.safetensors"
+RESULT = "result.json"
+WEIGHTS = "weights.safetensors"
+
+
+class RunError(Exception):
+    """A run that ended without a result; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is, and how it is watched.
+
+    Attributes:
+        folder: of the run.
+        data_dir: of the data.
+        checkpoint_seconds: how much time may lie between two checkpoints.
+        quiet: whether to show no progress.
+        tensorboard: whether to write events for TensorBoard as well.
+    """
+
+    folder: Path
+    data_dir: Path | None = None
+    checkpoint_seconds: float = 30.0
+    quiet: bool = False
+    tensorboard: bool = False
+
+
+def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) -> dict[str, Any]:
+    """Run a recipe to its end, from its beginning or from the checkpoint in its folder; the result.
+
+    Args:
+        source: the recipe's name or path, for the command that the result names.
+        resume: insist that there is a checkpoint.
+
+    Raises:
+        ValueError: the folder has a run with other settings, or, with `resume`, none.
+        Interrupted: a signal asked to stop; there is a checkpoint.
+        RunError: the loss was no longer finite, or a file could not be written.
+    """
+    expect_budget(recipe)
+    path = place.folder / CHECKPOINT
+    checkpoint = Checkpoint.load(path) if path.exists() else None
+    if checkpoint is None and resume:
+        raise ValueError(f"{place.folder}: no checkpoint to resume from")
+    if checkpoint is not None:
+        _expect_same(recipe, checkpoint, place.folder)
+        finished = place.folder / RESULT
+        if checkpoint.progress.stopped and checkpoint.recipe == recipe and finished.exists():
+            return read_result(finished)
+    task = recipe.task.load(place.data_dir)
+    try:
+        with _locked(place.folder):
+            return _train(recipe, source, task, place, checkpoint)
+    except OSError as error:
+        raise RunError(
+            f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
+            "room and run the same command to go on from the last checkpoint"
+        ) from error
+
+
+def _train(
+    recipe: Recipe, source: str, task: Task, place: Place, checkpoint: Checkpoint | None
+) -> dict[str, Any]:
+    display = Display(recipe, task, quiet=place.quiet, folder=place.folder if place.tensorboard else None)
+    with Interruptible() as interruptible, display:
+        trainer = Trainer(
+            recipe,
+            task,
+            source=source,
+            folder=place.folder,
+            checkpoint_seconds=place.checkpoint_seconds,
+            report=display.show,
+            check=interruptible.check,
+        )
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+            display.resumed(trainer)
+        try:
+            stopped = trainer.run()
+        except DivergedError as error:
+            display.close()
+            raise RunError(_explain(error, trainer, place, source)) from error
+    if not trainer.best_weights:
+        raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
+    result = make_result(trainer, source, place.folder / "metrics.jsonl", stopped)
+    write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
+    write_result(place.folder / RESULT, result)
+    return result
+
+
+def _explain(error: DivergedError, trainer: Trainer, place: Place, source: str) -> str:
+    """Keep the last good weights, record what there is, and say so."""
+    recipe, path = trainer.recipe, place.folder / CHECKPOINT
+    kept = ""
+    if trainer.best_weights:
+        write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
+        write_result(
+            place.folder / RESULT, make_result(trainer, source, place.folder / "metrics.jsonl", "diverged")
+        )
+        kept = f"the best weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
+    elif path.exists():
+        checkpoint = Checkpoint.load(path)
+        write_weights(place.folder / WEIGHTS, checkpoint.weights, recipe)
+        kept = f"the last good weights, of step {checkpoint.progress.step}, are in {place.folder / WEIGHTS}"
+    return f"training diverged: {error}; {kept}; {_advice(recipe)}"
+
+
+def _advice(recipe: Recipe) -> str:
+    lr = recipe.optimizer.lr
+    if recipe.model.kind.startswith("kru") and recipe.model.train_recurrent:
+        scale = recipe.optimizer.recurrent_scale
+        return (
+            f"try a lower rate for the factors (--optimizer.recurrent-scale {scale / 3:.2g}), a stronger "
+            f"penalty (--penalty {10 * recipe.penalty or 0.01:g}) or --optimizer.lr {lr / 3:.2g}, with "
+            "another --out"
+        )
+    return f"try --optimizer.lr {lr / 3:.2g} or --optimizer.clip 1, with another --out"
+
+
+def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
+    other = differences(recipe, checkpoint.recipe, budget=False)
+    if other:
+        changed = ", ".join(f"{name} {value}" for name, value in other.items())
+        raise ValueError(
+            f"{folder}: has a run with other settings (here {changed}); choose another --out, or remove it"
+        )
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder of a run, where the system has such locks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{folder}: another process is training there") from None
+        yield
+    finally:
+        os.close(descriptor)
