@@ -1,0 +1,50 @@
+"""`kru recipes`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from kru.cli import parse
+from kru.parameters import parameter_count
+from kru.report.text import columns
+from kru.training.config import BUDGET, Recipe
+from kru.training.model import build_model, problem_sizes
+from kru.training.recipes import load_recipe, recipe_names
+
+
+@dataclass(frozen=True)
+class Options:
+    """List the recipes that ship with the package: their models, parameters, budgets, and the minutes that the
+    budget takes on two cores."""
+
+    beginning: Annotated[str, tyro.conf.Positional] = ""
+    """only those whose names begin so, such as ptb-small"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "recipes", arguments)
+    names = [name for name in recipe_names() if name.startswith(options.beginning)]
+    if not names:
+        raise ValueError(f"no recipe begins with {options.beginning!r}; expected such as copy, adding or ptb")
+    rows = [row(load_recipe(name)) for name in names]
+    print(columns(["recipe", "model", "units", "parameters", "recurrent", "budget", "minutes"], rows, left=2))
+    return 0
+
+
+def row(recipe: Recipe) -> list[str]:
+    """A recipe's line in the list."""
+    count = parameter_count(build_model(recipe.model, problem_sizes(recipe.task)))
+    budget = ", ".join(f"{getattr(recipe, bound):g} {bound}" for bound in BUDGET if getattr(recipe, bound))
+    minutes = f"{recipe.expected_minutes:g}" if recipe.expected_minutes else ""
+    units = f"{recipe.model.hidden_size:,}"
+    return [
+        recipe.name,
+        recipe.model.kind,
+        units,
+        f"{count.total:,}",
+        f"{count.recurrent:,}",
+        budget,
+        minutes,
+    ]

@@ -1,0 +1,81 @@
+"""How figures look: large enough for a slide, colours that colour-blind people can tell apart."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+# Figures are written to files, also where there is no display.
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# The palette of Okabe and Ito; a model has the same colour in every figure.
+COLOURS = {
+    "kru": "#D55E00",
+    "kru-lstm": "#E69F00",
+    "kru-gru": "#CC79A7",
+    "rnn": "#999999",
+    "lstm": "#0072B2",
+    "gru": "#56B4E9",
+    "rc-urnn": "#009E73",
+    "fc-urnn": "#000000",
+    "fc-urnn-116": "#000000",
+    "ornn": "#F0E442",
+    "eurnn": "#009E73",
+}
+LABELS = {
+    "kru": "KRU",
+    "kru-lstm": "KRU-LSTM",
+    "kru-gru": "KRU-GRU",
+    "rnn": "RNN",
+    "lstm": "LSTM",
+    "gru": "GRU",
+    "rc-urnn": "RC uRNN",
+    "fc-urnn": "FC uRNN",
+    "fc-urnn-116": "FC uRNN, N=116",
+    "ornn": "oRNN",
+    "eurnn": "EURNN",
+}
+DASHES = {"rnn": "-.", "gru": "-.", "lstm": "--", "fc-urnn-116": ":", "eurnn": ":"}
+"""Line styles besides the plain one, so that a figure can also be read without colours."""
+
+_STYLE: dict[str, Any] = {
+    "font.size": 13,
+    "axes.titlesize": 14,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 2.0,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    # The same figure gives the same file.
+    "svg.hashsalt": "kru",
+}
+
+
+def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side, two in a row at most."""
+    columns = min(panels, 2)
+    rows = -(-panels // columns)
+    with pyplot.rc_context(_STYLE):
+        figure, axes = pyplot.subplots(rows, columns, figsize=(6.4 * columns, 4.4 * rows), squeeze=False)
+    for spare in list(axes.flat)[panels:]:
+        spare.set_visible(False)
+    return figure, list(axes.flat)[:panels]
+
+
+def save_figure(figure: Figure, path: Path) -> list[Path]:
+    """Write `path`.png and `path`.svg, and close the figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    with pyplot.rc_context(_STYLE):
+        figure.tight_layout()
+        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
+            written.append(path.with_name(path.name + suffix))
+            figure.savefig(written[-1], metadata=metadata)
+    pyplot.close(figure)
+    return written
