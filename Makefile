@@ -28,5 +28,71 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/run.py
 
+# The kernels' own test against literal loops, which needs no Python. The flags are those of CMakeLists.txt.
+SELFTEST = csrc/selftest/main.cpp
+SOURCES = $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp csrc/selftest/*)
+CXXFLAGS_KERNELS = -std=gnu++17 -fno-math-errno -fno-trapping-math -ffp-contract=fast -Wno-psabi
+JOBS ?= $(shell nproc)
+
+# AddressSanitizer with UBSan, and ThreadSanitizer on std::thread (OpenMP's own synchronisation is invisible to it). At
+# -O0 every access is made as it is written, and compiles soonest. The kernels of AVX-512 are compiled for AVX2 here, so
+# that their 64-byte vectors run on machines without it.
+SANITIZED = build/sanitize/address build/sanitize/thread
+FLAGS_address = -fsanitize=address,undefined -fno-sanitize-recover=all
+FLAGS_thread = -fsanitize=thread
+# Not thread: the reference's loops, most of the time, have no threads to watch.
+FLAGS_main_address = $(FLAGS_address)
+ifneq ($(findstring x86_64,$(shell $(CXX) -dumpmachine)),)
+ISAS = baseline avx2 avx512
+LEVELS = $(if $(shell grep -m1 avx2 /proc/cpuinfo),avx512 avx2) baseline
+else
+ISAS = $(if $(findstring aarch64,$(shell $(CXX) -dumpmachine)),neon,baseline)
+LEVELS = $(ISAS)
+endif
+FLAGS_avx2 = -mavx2 -mfma
+FLAGS_avx512 = -mavx2 -mfma -DKRU_VECTOR_BYTES=64
+
+sanitize:
+	$(MAKE) --no-print-directory -j$(JOBS) $(SANITIZED:=/selftest)
+	@set -e; for build in $(SANITIZED); do for level in $(LEVELS); do \
+	  echo "$$build, $$level:"; KRU_SIMD=$$level $$build/selftest 140; \
+	done; done
+
+define sanitized
+$(1)/selftest: $(1)/main.o $(1)/dispatch.o $(ISAS:%=$(1)/kernels_%.o)
+	$$(CXX) $$(FLAGS_$$(notdir $(1))) -pthread $$^ -o $$@
+$(1)/main.o: $(SOURCES)
+	@mkdir -p $$(@D)
+	$$(CXX) -std=gnu++17 -O1 -g1 $$(FLAGS_main_$$(notdir $(1))) -c $(SELFTEST) -o $$@
+# Every level counts as present: LEVELS has picked those that this machine can run.
+$(1)/dispatch.o: $(SOURCES)
+	@mkdir -p $$(@D)
+	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) '-D__builtin_cpu_supports(set)=1' -c csrc/dispatch.cpp -o $$@
+$(1)/kernels_%.o: $(SOURCES)
+	@mkdir -p $$(@D)
+	$$(CXX) $(CXXFLAGS_KERNELS) -O0 -g1 $$(FLAGS_$$(notdir $(1))) $$(FLAGS_$$*) -DKRU_ISA=$$* -c csrc/kernels.cpp -o $$@
+endef
+$(foreach build,$(SANITIZED),$(eval $(call sanitized,$(build))))
+
+# The library and its test for ARM64, under an emulator, on the same cases as on this machine.
+ARM64 = aarch64-linux-gnu-g++
+QEMU = qemu-aarch64
+arm64:
+	@for tool in $(ARM64) $(QEMU); do command -v $$tool > /dev/null || { \
+	  echo "make arm64: no $$tool here; on Debian: apt-get install g++-aarch64-linux-gnu qemu-user" >&2; exit 1; }; done
+	$(MAKE) --no-print-directory -j$(JOBS) build/arm64/selftest
+	$(QEMU) -L /usr/aarch64-linux-gnu build/arm64/selftest 140
+
+build/arm64/libkru.so: $(SOURCES)
+	@mkdir -p $(@D)
+	$(ARM64) $(CXXFLAGS_KERNELS) -O3 -fopenmp -fPIC -shared -DKRU_ISA=neon csrc/kernels.cpp csrc/dispatch.cpp -o $@
+
+build/arm64/selftest.o: $(SOURCES)
+	@mkdir -p $(@D)
+	$(ARM64) -std=gnu++17 -O2 -c $(SELFTEST) -o $@
+
+build/arm64/selftest: build/arm64/selftest.o build/arm64/libkru.so
+	$(ARM64) $^ -Wl,-rpath,'$$ORIGIN' -pthread -o $@
+
 clean:
 	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache
