@@ -42,8 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     task = CopyMemory(T=GAP).load()
     print(
-        f"Copy memory: ten symbols, then {GAP} steps of nothing, then recall them. A model without memory has "
-        f"a cross entropy of {task.baseline:.4f}; perfect recall has 0.\n"
+        f"Copy memory: ten symbols, then {GAP} steps of nothing, then recall them. A model without memory "
+        f"has a cross entropy of {task.baseline:.4f}; perfect recall has 0.\n"
     )
     outcomes = {name: _train(name, model, task, options.steps) for name, model in MODELS.items()}
     print("\n" + table(outcomes, task.baseline) + "\n")
@@ -82,7 +82,9 @@ def _train(name: str, model: ModelConfig, task: Task, steps: int) -> Outcome:
 
 def table(outcomes: dict[str, Outcome], baseline: float) -> str:
     """What each model reached, in plain text."""
-    lines = [f"{'':8}{'parameters':>12}{'recurrent':>12}{'cross entropy':>16}{'remembers':>12}{'seconds':>10}"]
+    lines = [
+        f"{'':8}{'parameters':>12}{'recurrent':>12}{'cross entropy':>16}{'remembers':>12}{'seconds':>10}"
+    ]
     for name, outcome in outcomes.items():
         remembered = max(0.0, 1 - outcome.test / baseline)
         lines.append(

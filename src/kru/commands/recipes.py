@@ -16,8 +16,7 @@ from kru.training.recipes import load_recipe, recipe_names
 
 @dataclass(frozen=True)
 class Options:
-    """List the recipes that ship with the package: their models, parameters, budgets, and the minutes that the
-    budget takes on two cores."""
+    """List the recipes: their models, parameters, budgets, and the minutes that these take on two cores."""
 
     beginning: Annotated[str, tyro.conf.Positional] = ""
     """only those whose names begin so, such as ptb-small"""

@@ -42,7 +42,7 @@ LABELS = {
 DASHES = {"rnn": "-.", "gru": "-.", "lstm": "--", "fc-urnn-116": ":", "eurnn": ":"}
 """Line styles besides the plain one, so that a figure can also be read without colours."""
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 13,
     "axes.titlesize": 14,
     "axes.spines.top": False,

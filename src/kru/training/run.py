@@ -21,7 +21,7 @@ RESULT = "result.json"
 WEIGHTS = "weights.safetensors"
 
 
-class RunError(Exception):
+class RunError(RuntimeError):
     """A run that ended without a result; the message says why and what to do."""
 
 

@@ -1,0 +1,30 @@
+"""`kru inspect RUN`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kru.cli import parse
+from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table
+
+
+@dataclass(frozen=True)
+class Options:
+    """Parameters by part, spectrum, and distance from unitary over training, of a run or of weights."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """folder of a run such as runs/jsb-kru-seed1, or weights such as results/weights/jsb-kru-seed1"""
+    out: Path | None = None
+    """folder of the plots; else the run's, or the folder figures beside the weights"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "inspect", arguments)
+    name, model, curve = load_run(options.run)
+    beside = options.run / "figures" if options.run.is_dir() else options.run.parent / options.run.stem
+    print(f"{name}\n\n{model}\n\n{parameters_by_part(model)}\n\n{spectrum_table(model.layer)}\n")
+    print("\n".join(map(str, draw_run(model, curve, options.out or beside))))
+    return 0

@@ -1,0 +1,84 @@
+"""`kru reproduce TARGET`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kru.cli import parse
+from kru.commands.train import record, summary
+from kru.report.figures import WALL_CLOCK, draw_figures
+from kru.report.records import read_results
+from kru.report.tables import make_tables
+from kru.report.targets import target_recipes
+from kru.training.config import Recipe
+from kru.training.interrupt import Interrupted
+from kru.training.result import read_result
+from kru.training.run import RESULT, Place, RunError, train
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run all recipes of a table or figure of the paper, then print its table and draw its figure.
+
+    What is recorded already is skipped, and what was interrupted goes on, so the same command can be given
+    until all is done.
+    """
+
+    target: Annotated[str, tyro.conf.Positional]
+    """copy, adding, mnist, ptb, music, timit or wall-clock"""
+    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """a small version in minutes: shorter sequences or fewer steps, the same for all models"""
+    seeds: tuple[int, ...] = (1,)
+    """the seeds to run"""
+    results: Path | None = None
+    """where to record results; else the folder results, for the quick version runs/quick/results"""
+    data_dir: Path | None = None
+    """the data directory; else KRU_DATA, else the user's cache"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "reproduce", arguments)
+    base = Path("runs/quick") if options.quick else Path("runs")
+    results = options.results or (base / "results" if options.quick else Path("results"))
+    recipes = target_recipes(options.target, quick=options.quick)
+    failed = []
+    for recipe in (replace(recipe, seed=seed) for recipe in recipes for seed in options.seeds):
+        name = f"{recipe.name}-seed{recipe.seed}"
+        if (results / f"{name}.json").exists():
+            print(f"{name}: already recorded in {results}", file=sys.stderr)
+            continue
+        try:
+            _run(recipe, Place(base / name, options.data_dir), results)
+        except Interrupted as stop:
+            print(
+                f"kru reproduce: stopped in {name}, with a checkpoint; the same command goes on",
+                file=sys.stderr,
+            )
+            return 128 + stop.signal
+        except RunError as error:
+            print(f"kru reproduce: {name}: {error}", file=sys.stderr)
+            failed.append(name)
+    if not results.is_dir():
+        raise RunError(f"no run of {options.target} was recorded")
+    target = "music" if options.target == WALL_CLOCK else options.target
+    recorded = read_results(results)
+    print("\n\n".join(table.plain() for table in make_tables(recorded, [target]) if table.runs))
+    for path in draw_figures(recorded, results / "figures", [options.target]):
+        print(f"figure: {path}")
+    return 1 if failed else 0
+
+
+def _run(recipe: Recipe, place: Place, results: Path) -> None:
+    """Train and record; of a run that diverged, what it had reached."""
+    try:
+        result = train(recipe, recipe.name, place)
+    except RunError:
+        if (place.folder / RESULT).exists():
+            record(read_result(place.folder / RESULT), place.folder, results)
+        raise
+    record(result, place.folder, results)
+    print(summary(result), file=sys.stderr)

@@ -1,0 +1,37 @@
+"""`kru results`."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kru.cli import parse
+from kru.report.records import read_results
+from kru.report.tables import make_tables, report
+from kru.training.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Options:
+    """The paper's tables, with our figures beside the paper's, from recorded runs."""
+
+    targets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """which: copy, adding, mnist, ptb, music, timit; none: all"""
+    results: Path = Path("results")
+    """folder of RECIPE-seedN.json files, or of runs"""
+    out: Path | None = None
+    """also write a page in Markdown, such as RESULTS.md, with the figures found in results/figures"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "results", arguments)
+    tables = make_tables(read_results(options.results), options.targets)
+    print("\n\n".join(table.plain() for table in tables))
+    if options.out is not None:
+        pictures = sorted((options.results / "figures").glob("*.png"))
+        beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
+        write_atomically(options.out, report(tables, beside).encode())
+    return 0

@@ -1,0 +1,92 @@
+"""The paper's figures: learning curves, and curves over wall-clock time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+
+from kru.report.paper import paper_tables
+from kru.report.records import Result, by_recipe
+from kru.report.style import COLOURS, DASHES, LABELS, new_figure, save_figure
+
+WALL_CLOCK = "wall-clock"
+FLOOR = 1e-6
+"""Measures that fall towards zero are drawn on a logarithmic axis, down to here."""
+
+Axis = Literal["step", "seconds"]
+
+
+def figure_names() -> list[str]:
+    """What can be drawn: a figure for each target of the paper, and wall-clock time on the music."""
+    return [*dict.fromkeys(table.target for table in paper_tables()), WALL_CLOCK]
+
+
+def draw_figures(results: Sequence[Result], folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Draw the named figures, all for none, as PNG and SVG; those without a run are left out."""
+    for name in names:
+        if name not in figure_names():
+            raise ValueError(f"figure: expected one of {', '.join(figure_names())}, got {name!r}")
+    written = []
+    for name in names or figure_names():
+        target, axis = ("music", "seconds") if name == WALL_CLOCK else (name, "step")
+        tasks = [table for table in paper_tables() if table.target == target]
+        grouped = by_recipe(results)
+        panels = []
+        for table in tasks:
+            runs = {
+                kind: grouped[f"{table.task}-{kind}"] for kind in LABELS if f"{table.task}-{kind}" in grouped
+            }
+            if runs:
+                panels.append((table.title, runs))
+        if not panels:
+            continue
+        figure, axes = new_figure(len(panels))
+        for plot, (title, runs) in zip(axes, panels, strict=True):
+            draw_panel(plot, title, runs, "step" if axis == "step" else "seconds")
+        written += save_figure(figure, folder / name)
+    return written
+
+
+def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis) -> None:
+    """The validation measure of each model, a line for each seed, and the baseline without memory."""
+    any_run = next(iter(runs.values()))[0]
+    falls_to_zero = any_run["measure"] in ("cross entropy", "mean squared error")
+    axes.axhline(any_run["baseline"], color="0.4", linestyle=":", linewidth=1.5, label="no memory")
+    ends = []
+    for kind, results in runs.items():
+        for number, result in enumerate(results):
+            points = [point for point in result["curve"] if "valid" in point]
+            ends.append([point["valid"] for point in points])
+            axes.plot(
+                [point[axis] / (60 if axis == "seconds" else 1) for point in points],
+                [max(point["valid"], FLOOR) if falls_to_zero else point["valid"] for point in points],
+                color=COLOURS[kind],
+                linestyle=DASHES.get(kind, "-"),
+                alpha=1.0 if number == 0 else 0.5,
+                label=LABELS[kind] if number == 0 else None,
+            )
+    axes.set(
+        title=title,
+        xlabel="minutes of training" if axis == "seconds" else "training steps",
+        ylabel=f"validation {any_run['measure']}",
+    )
+    if falls_to_zero:
+        axes.set_yscale("log")
+    else:
+        _trim(axes, ends, any_run)
+    axes.legend()
+
+
+def _trim(axes: Axes, ends: list[list[float]], result: dict[str, Any]) -> None:
+    """Leave out the first steep part of the curves, which would flatten everything else."""
+    values = sorted(value for curve in ends for value in curve[len(curve) // 10 :])
+    if not values:
+        return
+    low, high = values[0], values[-1]
+    margin = 0.08 * (high - low) or 0.1
+    baseline = result["baseline"]
+    if result["lower_is_better"]:
+        axes.set_ylim(low - margin, min(high, max(values[int(0.9 * (len(values) - 1))], baseline)) + margin)
+    else:
+        axes.set_ylim(max(low, min(values[len(values) // 10], baseline + 100)) - margin, high + margin)

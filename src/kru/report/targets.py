@@ -1,0 +1,59 @@
+"""What `kru reproduce` runs for each table or figure of the paper, in full and in its quick version."""
+
+from dataclasses import dataclass, replace
+
+from kru.report.figures import WALL_CLOCK
+from kru.report.paper import paper_tables
+from kru.tasks import Adding, CopyMemory
+from kru.training.config import Recipe
+from kru.training.recipes import load_recipe, recipe_names, with_budget
+
+
+@dataclass(frozen=True)
+class Quick:
+    """A small version of a target: these tasks, this budget for every model, this gap in place of the
+    recipe's."""
+
+    tasks: tuple[str, ...]
+    steps: int = 0
+    epochs: int = 0
+    every: int = 0
+    sequences: int = 0
+    T: int = 0
+
+    def apply(self, recipe: Recipe) -> Recipe:
+        small = with_budget(recipe, steps=self.steps, epochs=self.epochs)
+        task = small.task
+        if self.T and isinstance(task, CopyMemory | Adding):
+            task = replace(task, T=self.T)
+        evaluation = replace(small.evaluation, every=self.every, sequences=self.sequences)
+        return replace(small, task=task, evaluation=evaluation, expected_minutes=0.0)
+
+
+QUICK = {
+    "copy": Quick(("copy-1000",), steps=800, every=50, sequences=200, T=300),
+    "adding": Quick(("adding-200",), steps=1200, every=100, sequences=500),
+    "mnist": Quick(("pmnist",), steps=550, every=110, sequences=1000),
+    "ptb": Quick(("ptb-large",), steps=600, every=100, sequences=50_000),
+    "music": Quick(("jsb",), epochs=30),
+    "timit": Quick(("timit",), epochs=4),
+    WALL_CLOCK: Quick(("jsb", "piano-midi"), epochs=20),
+}
+
+
+def target_names() -> list[str]:
+    return list(QUICK)
+
+
+def target_recipes(target: str, *, quick: bool) -> list[Recipe]:
+    """The recipes of a target, those of the paper's models that are available."""
+    if target not in QUICK:
+        raise ValueError(f"target: expected one of {', '.join(QUICK)}, got {target!r}")
+    source = "music" if target == WALL_CLOCK else target
+    tables = [table for table in paper_tables() if table.target == source]
+    if quick:
+        tables = [table for table in tables if table.task in QUICK[target].tasks]
+    available = set(recipe_names())
+    names = [f"{table.task}-{row.model}" for table in tables for row in table.rows]
+    recipes = [load_recipe(name) for name in names if name in available]
+    return [QUICK[target].apply(recipe) for recipe in recipes] if quick else recipes
