@@ -20,10 +20,11 @@ using Complex = std::complex<double>;
 using Values = std::vector<double>;
 using Row = std::vector<Complex>;
 
-const double kAny = std::numeric_limits<double>::quiet_NaN();  // in expected values: whatever is there is right
+// In expected values: whatever is there is right.
+const double kAny = std::numeric_limits<double>::quiet_NaN();
 
-// Limits on errors, in roundings of the largest value of a tensor. The gradients of nearly singular 2x2 factors may lose
-// as many as the bound on their condition allows.
+// Limits on errors, in roundings of the largest value of a tensor. The gradients of nearly singular 2x2 factors may
+// lose as many as the bound on their condition allows.
 constexpr double kForwardLimit = 64, kBackwardLimit = 2048;
 
 // SplitMix64: the same numbers on every platform, which distributions of the standard library do not promise.
@@ -60,7 +61,8 @@ template <class T> class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(int64_t count) : Buffer(Values(size_t(count), kAny)) {}
-  explicit Buffer(const Values& values) : count_(int64_t(values.size())), memory_(new T[size_t(kBefore + count_ + kAfter)]) {
+  explicit Buffer(const Values& values)
+      : count_(int64_t(values.size())), memory_(new T[size_t(kBefore + count_ + kAfter)]) {
     for (int64_t i = 0; i < kBefore + count_ + kAfter; ++i) memory_[i] = kGuard;
     for (int64_t i = 0; i < count_; ++i) memory_[kBefore + i] = T(values[size_t(i)]);
   }
@@ -75,7 +77,8 @@ template <class T> class Buffer {
     return true;
   }
   bool same_bits(const Buffer& other) const {
-    return count_ == other.count_ && (count_ == 0 || __builtin_memcmp(get(), other.get(), size_t(count_) * sizeof(T)) == 0);
+    if (count_ != other.count_) return false;
+    return count_ == 0 || __builtin_memcmp(get(), other.get(), size_t(count_) * sizeof(T)) == 0;
   }
 
  private:
