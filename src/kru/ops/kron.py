@@ -75,14 +75,14 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     """
     library = native.library
     if (
-        library is None
+        torch.compiler.is_compiling()
+        or library is None
         or type(x) is not Tensor
         or (kind := native.DTYPES.get(x.dtype)) is None
         or not x.is_cpu
         or not x.is_contiguous()
         or x.is_conj()
         or x.is_neg()
-        or torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack()
         or native.transforming()
         or (x.requires_grad and torch.is_grad_enabled())

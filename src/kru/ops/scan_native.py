@@ -225,7 +225,9 @@ def _backward_op(
     call = _Call(x, weight, factors, settings, part)
     call.set(bias=bias if inner or kind != native.PART else None, recurrent_bias=recurrent_bias, h0=h0, c0=c0)
     call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))
-    call.set(states=states, dstates=dstates, dh=dh, dc=dc)
+    call.set(states=states, dstates=dstates, dh=dh)
+    if cell == "lstm":
+        call.set(dc=dc)
     if cell != "elman":
         call.set(gates=reserve, cells=cells)
 
@@ -300,12 +302,10 @@ def _check_backward(
         units *= factor.shape[-2]
     state = units * (2 if settings.is_complex else 1)
     gated = settings.cell != "elman"
-    if dc is not None and settings.cell != "lstm":
-        raise ValueError(f"dc: expected None for the {settings.cell} cell, got a tensor")
     expected = {
         "dstates": (dstates, (steps, batch, state)),
         "dh": (dh, (batch, state)),
-        "dc": (dc, (batch, units)),
+        "dc": (dc, (batch, units) if settings.cell == "lstm" else (0,)),
         "states": (states, (steps, batch, state)),
         "reserve": (reserve, _reserve_shape(x, weight, settings, state)),
         "cells": (cells, (steps, batch, units) if gated else (0,)),
