@@ -82,7 +82,8 @@ template <class T, bool C> KRU_INLINE void modrelu(Vec<T>& re, Vec<T>& im, Vec<T
   if (C) squares += im * im;
   const V inverse = inverse_root(squares);
   const V size = squares * inverse;
-  const V gain = maximum<T>(size + b, V{}) * minimum<T>(inverse, splat<T>(T(1 / kModreluFloor)));
+  // In this order the maximum with NaN is NaN: a NaN in one plane reaches the other.
+  const V gain = maximum<T>(V{}, size + b) * minimum<T>(inverse, splat<T>(T(1 / kModreluFloor)));
   re *= gain;
   if (C) im *= gain;
 }

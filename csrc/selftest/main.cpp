@@ -38,6 +38,12 @@ int main(int argc, char** argv) {
     if (number / 10 % 2 == 0) scan_case<float>(random, of_float, number);
     else scan_case<double>(random, of_double, number);
   }
+  for (int nonlinearity : {KRU_IDENTITY, KRU_TANH, KRU_RELU, KRU_MODRELU})
+    for (bool is_complex : {false, true})
+      for (double value : {double(NAN), double(INFINITY)}) {
+        not_finite_case<float>(of_float, nonlinearity, is_complex, value);
+        not_finite_case<double>(of_double, nonlinearity, is_complex, value);
+      }
   check_helpers(of_double);
   const int64_t passed = of_float.passed + of_double.passed, failed = of_float.failed + of_double.failed;
   printf("instruction set %s, %lld cases, worst relative error %.2g in float, %.2g in double\n", kru_simd(),

@@ -312,4 +312,34 @@ template <class T> void scan_case(Random& random, Report& report, int64_t number
   report.end();
 }
 
+// One step from zero with a NaN or an infinity in one value: nothing hides it, nothing else is touched.
+template <class T> void not_finite_case(Report& report, int nonlinearity, bool is_complex, double value) {
+  const int64_t units = 21, at = 19, state = is_complex ? 2 * units : units;
+  report.start(std::string("not finite, ") + (is_complex ? "complex " : "real ") + std::to_string(nonlinearity));
+  Values part(size_t(state), 0.5);
+  part[size_t(at)] = value;
+  const Buffer<T> input(part), factor(Values(size_t(state * units), 0.1));
+  const Buffer<T> states(state), h(state);
+  const void* factors[] = {factor.get()};
+  kru_scan call{};
+  call.dtype = sizeof(T) == 4 ? KRU_FLOAT32 : KRU_FLOAT64;
+  call.is_complex = is_complex;
+  call.threads = call.factor_count = 1;
+  call.nonlinearity = nonlinearity;
+  call.steps = call.batch = 1;
+  call.p = call.q = &units;
+  call.factors = factors;
+  call.part = input.get();
+  call.states = states.get();
+  call.h = h.get();
+  if (kru_scan_forward(&call) != 0) report.fail("out of memory");
+  for (int64_t i = 0; i < state; ++i) {
+    const double got = states.get()[i];
+    const bool touched = i == at || (nonlinearity == KRU_MODRELU && i == at + units);
+    const bool kept = nonlinearity == KRU_MODRELU || std::isnan(value) ? std::isnan(got) : got > 0.9;
+    if (touched ? !kept : !(fabs(got) < 1)) report.fail("state " + std::to_string(i) + " is " + std::to_string(got));
+  }
+  report.end();
+}
+
 }  // namespace selftest
