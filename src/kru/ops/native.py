@@ -99,8 +99,10 @@ def transforming() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
-def check_same(name: str, tensor: Tensor, shape: Sequence[int], like: Tensor) -> None:
+def check_same(name: str, tensor: Tensor | None, shape: Sequence[int], like: Tensor) -> None:
     """Raise an error unless the tensor has this shape and the dtype and device of `like`."""
+    if tensor is None:
+        raise TypeError(f"{name}: expected a tensor, got None")
     got, expected = (tensor.shape, tensor.dtype, tensor.device), (torch.Size(shape), like.dtype, like.device)
     if got != expected:
         raise ValueError(
