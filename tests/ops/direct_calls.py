@@ -1,0 +1,139 @@
+"""A script: call the operators with arguments that do not belong together.
+
+It prints how many calls gave a result and how many an exception.
+"""
+
+import itertools
+import random
+import sys
+
+import torch
+
+import kru  # noqa: F401 (registers the operators)
+
+K, r = torch.ops.kru, torch.randn
+rng = random.Random(int(sys.argv[1]))
+eye = [torch.eye(2), torch.eye(3)]
+good = {
+    "dstates": r(5, 4, 6),
+    "dh": r(4, 6),
+    "dc": None,
+    "x": r(5, 4, 2),
+    "weight": r(6, 2),
+    "factors": eye,
+    "bias": r(6),
+    "recurrent_bias": None,
+    "h0": r(4, 6),
+    "c0": None,
+    "lengths": torch.tensor([5, 0, 3, 1]),
+    "states": r(5, 4, 6),
+    "reserve": r(0),
+    "cells": r(0),
+    "cell": "elman",
+    "nonlinearity": "tanh",
+    "is_complex": False,
+    "reverse": False,
+    "wants": [True, True, True, False, True, False, True, True],
+}
+gates = [torch.eye(2).repeat(4, 1, 1), torch.eye(3).repeat(4, 1, 1)]
+lstm = {
+    **good,
+    "cell": "lstm",
+    "factors": gates,
+    "weight": r(24, 2),
+    "bias": r(24),
+    "dc": r(4, 6),
+    "c0": r(4, 6),
+    "reserve": r(5, 4, 24),
+    "cells": r(5, 4, 6),
+    "wants": [True, True, True, False, True, True, True, True],
+}
+gru = {
+    **good,
+    "cell": "gru",
+    "factors": [g[:3] for g in gates],
+    "weight": r(18, 2),
+    "bias": r(18),
+    "reserve": r(5, 4, 18),
+    "cells": r(5, 4, 6),
+    "recurrent_bias": r(6),
+    "wants": [True, True, True, True, True, False, True, True],
+}
+large = {**good, "nonlinearity": "modrelu", "x": r(5, 4, 20), "weight": r(6, 20), "reserve": r(5, 4, 6)}
+tensors = [
+    r(0),
+    r(1),
+    r(6),
+    torch.tensor(1.0),
+    r(4, 6),
+    r(5, 4, 6),
+    r(5000, 4, 6),
+    r(5000, 4, 2),
+    r(5, 4000, 2),
+    r(4000, 6),
+    r(24, 2),
+    r(6, 2000),
+    r(5, 4, 2).double(),
+    r(5, 4, 6).half(),
+    torch.full((5, 4), 10**9),
+    torch.full((4,), 10**9),
+    torch.full((4,), -(10**9)),
+    torch.zeros(5, 4).long(),
+    r(5, 4, 6).to(torch.complex64),
+    r(4, 5, 6).transpose(0, 1),
+    torch.ones(4, 6, device="meta"),
+    torch.ones(4, device="meta").long(),
+    r(5, 4, 6).to_sparse(),
+    None,
+]
+values = {
+    "factors": [
+        [],
+        eye[:1],
+        [torch.eye(2000)],
+        [r(6)],
+        [r(2, 3), r(3, 2)],
+        gates,
+        [torch.eye(2).double(), torch.eye(3)],
+    ],
+    "cell": ["elman", "lstm", "gru", "", "x"],
+    "nonlinearity": ["identity", "tanh", "relu", "modrelu", "x"],
+    "is_complex": [True],
+    "reverse": [True],
+    "wants": [[], [True] * 8, [True] * 9, [False] * 8],
+}
+passed = refused = 0
+
+
+def attempt(function, *arguments) -> None:
+    global passed, refused
+    try:
+        function(*arguments)
+        passed += 1
+    except Exception:
+        refused += 1
+
+
+for base in (good, lstm, gru, large):
+    K.scan_backward(*base.values())
+    names = list(base)
+    for name in names:
+        for value in values.get(name, tensors):
+            attempt(K.scan_backward, *{**base, name: value}.values())
+    for _ in range(150):
+        changes = {name: rng.choice(values.get(name, tensors)) for name in rng.sample(names, 2)}
+        attempt(K.scan_backward, *{**base, **changes}.values())
+    forward = {name: base[name] for name in names[3:11] + names[14:18]}
+    K.scan(*forward.values(), True)
+    for name in forward:
+        for value in values.get(name, tensors):
+            attempt(K.scan, *{**forward, name: value}.values(), rng.random() < 0.5)
+x, dy = r(4000, 6), r(4000, 6)
+K.kron_matmul_backward(dy, x, eye, [True] * 3)
+for a, b, factors, wants in itertools.product(
+    [dy, r(4000, 7), *tensors], [x, *tensors], [eye, *values["factors"]], [[True] * 3, [False] * 3, [True]]
+):
+    attempt(K.kron_matmul_backward, a, b, factors, wants)
+    if wants == [True]:
+        attempt(K.kron_matmul, b, factors)
+print(passed, refused)
