@@ -86,15 +86,7 @@ template <class T, bool C> class Butterfly {
   void adjoint(Worker&, int64_t, const T* in, T* out, int64_t plane) const { run(coefs_[1], in, out, plane, plane); }
 
   void accumulate(Worker& worker, const T* h, int64_t h_plane, const T*, int64_t, const T* a, int64_t a_plane) const {
-    for (int f = 0; f < big_;) {
-      if (big_ - f >= 2) {
-        pair_sums<2>(worker, f, h, h_plane, a, a_plane);
-        f += 2;
-      } else {
-        pair_sums<1>(worker, f, h, h_plane, a, a_plane);
-        f += 1;
-      }
-    }
+    for (int f = 0; f < big_; ++f) pair_sums(worker, f, h, h_plane, a, a_plane);
     lane_sums(worker, h, h_plane, a, a_plane);
   }
 
@@ -312,45 +304,35 @@ template <class T, bool C> class Butterfly {
     if constexpr (S > 1) lane_turns<S / 2>(w + 4 * kPlanes, re, im);
   }
 
-  // Entries (0,1) and (1,0) of T_f for K neighbouring big factors from f on.
-  template <int K>
+  // Entries (0,1) and (1,0) of T_f. Each product has a sum of its own: chains of additions would wait for each other.
   void pair_sums(Worker& worker, int f, const T* h, int64_t h_plane, const T* a, int64_t a_plane) const {
-    constexpr int kGroup = 1 << K;
-    const int64_t stride = n_ >> (f + K);
+    const int64_t stride = n_ >> (f + 1);
     V* sums = worker.exchange_sums + f * 2 * kPlanes;
-    V total[K * 2 * kPlanes];
-    for (int s = 0; s < K * 2 * kPlanes; ++s) total[s] = sums[s];
-    for (int64_t base = 0; base < n_; base += stride * kGroup) {
+    V upper_rr{}, upper_ii{}, upper_ir{}, upper_ri{}, lower_rr{}, lower_ii{}, lower_ir{}, lower_ri{};
+    for (int64_t base = 0; base < n_; base += 2 * stride) {
       for (int64_t j = base; j < base + stride; j += kWidth) {
-        V a_re[kGroup], a_im[kGroup];
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroup; ++g) {
-          a_re[g] = load(a + j + g * stride);
-          if (C) a_im[g] = load(a + a_plane + j + g * stride);
-        }
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroup; ++g) {
-          const V h_re = load(h + j + g * stride);
-          V h_im{};
-          if (C) h_im = load(h + h_plane + j + g * stride);
-#pragma GCC unroll 2
-          for (int k = 0; k < K; ++k) {
-            const int distance = 1 << (K - 1 - k);
-            const int other = g ^ distance;
-            V* t = total + k * 2 * kPlanes + ((g & distance) ? 0 : kPlanes);  // a of the other half with this h
-            if (C) {
-              t[0] += a_re[other] * h_re;
-              t[0] += a_im[other] * h_im;
-              t[1] += a_im[other] * h_re;
-              t[1] -= a_re[other] * h_im;
-            } else {
-              t[0] += a_re[other] * h_re;
-            }
-          }
+        const V a0_re = load(a + j), a1_re = load(a + j + stride);
+        const V h0_re = load(h + j), h1_re = load(h + j + stride);
+        upper_rr += a0_re * h1_re;
+        lower_rr += a1_re * h0_re;
+        if (C) {
+          const V a0_im = load(a + a_plane + j), a1_im = load(a + a_plane + j + stride);
+          const V h0_im = load(h + h_plane + j), h1_im = load(h + h_plane + j + stride);
+          upper_ii += a0_im * h1_im;
+          upper_ir += a0_im * h1_re;
+          upper_ri += a0_re * h1_im;
+          lower_ii += a1_im * h0_im;
+          lower_ir += a1_im * h0_re;
+          lower_ri += a1_re * h0_im;
         }
       }
     }
-    for (int s = 0; s < K * 2 * kPlanes; ++s) sums[s] = total[s];
+    sums[0] += upper_rr + upper_ii;
+    sums[kPlanes] += lower_rr + lower_ii;
+    if (C) {
+      sums[1] += upper_ir - upper_ri;
+      sums[kPlanes + 1] += lower_ir - lower_ri;
+    }
   }
 
   // The diagonals of all T_f, entry by entry, and the exchange sums of the lane factors.

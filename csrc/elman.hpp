@@ -64,6 +64,8 @@ void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker&
       for (int64_t r = 0; r < running; ++r) {
         const int64_t row = block.order[r];
         T* out = scan.at(call.states, t, row, s);
+        const int64_t next = call.reverse ? t - 1 : t + 1;
+        if (next >= 0 && next < scan.steps) prefetch<true>(scan.at(call.states, next, row, s), s);
         elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out);
         if (direct)
           h = out;
@@ -89,7 +91,7 @@ template <class T, bool C, class M> class ElmanBackward {
     plane_ = block_rows * n_;
     carry_ = arena.take<T>(scan.planes * plane_);
     dz_block_ = arena.take<T>(scan.planes * plane_);
-    dz_ = arena.take<T>(s_);
+    dz_ = block_rows == 1 ? dz_block_ : arena.take<T>(s_);
     z_ = arena.take<T>(s_);
     previous_ = arena.take<T>(s_);
     zeros_ = arena.take_zeros<T>(s_);
@@ -110,8 +112,11 @@ template <class T, bool C, class M> class ElmanBackward {
         const int64_t running = block.running(t);
         for (int64_t r = 0; r < running; ++r) {
           const int64_t row = block.order[r];
+          const int64_t next = call.reverse ? t + 2 : t - 2;
+          if (next >= 0 && next < scan_.steps) prefetch<false>(scan_.at(call.states, next, row, s_), s_);
           at_nonlinearity(t, row, r);
           input_.accumulate(t, row, dz_);
+          if (dz_ == dz_block_) continue;
           for (int c = 0; c < scan_.planes; ++c)
             __builtin_memcpy(dz_block_ + c * plane_ + r * n_, dz_ + c * n_, size_t(n_) * sizeof(T));
         }

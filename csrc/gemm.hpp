@@ -136,12 +136,17 @@ void multiply(const Product<T>& m, int64_t first, int64_t last) {
 
 template <class T, bool C> void multiply(const Product<T>& m) { multiply<T, C>(m, 0, m.columns); }
 
-// Columns of B, row-major with stride `step`, as panels: each panel is (rows, kPanel), zero past the last column.
+// One panel of B: (rows, kPanel) with entry (k, j) from from[k row_step + j column_step], zero past the last column.
 template <class T>
-void pack_panel(const T* from, int64_t step, int64_t rows, int64_t columns, T* to) {
+void pack_panel(const T* from, int64_t row_step, int64_t column_step, int64_t rows, int64_t columns, T* to) {
   const int64_t width = smaller(columns, kPanel<T>);
-  for (int64_t k = 0; k < rows; ++k, from += step, to += kPanel<T>) {
-    for (int64_t j = 0; j < width; ++j) to[j] = from[j];
+  for (int64_t k = 0; k < rows; ++k, from += row_step, to += kPanel<T>) {
+    if (column_step == 1 && width == kPanel<T>) {
+      store(to, load(from));
+      store(to + kLanes<T>, load(from + kLanes<T>));
+      continue;
+    }
+    for (int64_t j = 0; j < width; ++j) to[j] = from[j * column_step];
     for (int64_t j = width; j < kPanel<T>; ++j) to[j] = 0;
   }
 }

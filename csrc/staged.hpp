@@ -2,7 +2,8 @@
 //
 // The factors become stages, small neighbours merged into one matrix of at most 8 x 8. The stage with matrix M (p, q)
 // sees a row as (left, q, right) and computes y[l, i, r] = sum_j M[i, j] x[l, j, r]: a matrix product with vectors along
-// r where right is at least a vector long ("wide"), else along i with M^T packed in panels ("narrow").
+// r where right is at least a vector long ("wide"), else along i with M^T packed in panels ("narrow"). Where M itself is
+// smaller than a vector ("tiny"), the block is turned to (q, rows left right) and back: all else is then one long r.
 //
 // Gradient: pairs of rows (h, g) are collected; when enough have come, the intermediate products of h and of g are
 // computed for all of them at once, and each dM is one matrix product over all collected rows.
@@ -48,6 +49,8 @@ template <class T, bool C> class Staged {
       left /= stages_[s].q;
       stages_[s].left = left;
       stages_[s].right = right;
+      const bool small = larger(stages_[s].p, stages_[s].q) < kLanes<T>;
+      stages_[s].kind = right >= kLanes<T> ? kWide : small ? kTiny : kNarrow;
       right *= stages_[s].p;
       largest_ = larger(largest_, left * right);
     }
@@ -65,7 +68,7 @@ template <class T, bool C> class Staged {
     for (int s = 0; s < count_; ++s) {
       const Stage& stage = stages_[s];
       if (stage.p * stage.q < 256) continue;
-      const int64_t uses = wide(stage) ? stage.left * stage.right / kLanes<T> : stage.left * stage.right;
+      const int64_t uses = stage.kind == kWide ? stage.left * stage.right / kLanes<T> : stage.left * stage.right;
       block = larger(block, (32 + uses - 1) / uses);
     }
     const int64_t blocks = (rows + block - 1) / block;
@@ -78,19 +81,22 @@ template <class T, bool C> class Staged {
       const int64_t size = kPlanes * block * matrix.largest_;
       if (matrix.count_ > 1) swap[0] = arena.take<T>(size);
       if (matrix.count_ > 2) swap[1] = arena.take<T>(size);
-      if (!gradient) return;
       capacity = larger(block, smaller(256, larger(16, (int64_t(1) << 18) / (kPlanes * matrix.largest_))));
-      const int64_t collected = kPlanes * capacity * matrix.largest_;
+      bool turns = gradient;
+      for (int s = 0; s < matrix.count_; ++s) turns = turns || matrix.stages_[s].kind == kTiny;
+      const int64_t collected = kPlanes * (gradient ? capacity : block) * matrix.largest_;
+      if (turns)
+        for (T*& t : turned) t = arena.take<T>(collected);
+      if (!gradient) return;
       inputs = arena.take<T*>(matrix.count_);
       for (int s = 0; s < matrix.count_; ++s) inputs[s] = arena.take<T>(collected);
       for (T*& g : gradients) g = arena.take<T>(collected);
-      for (T*& t : turned) t = arena.take<T>(collected);
       int64_t deepest = 0;
       matrices = arena.take<T*>(matrix.count_);
       for (int s = 0; s < matrix.count_; ++s) {
         const Stage& stage = matrix.stages_[s];
         matrices[s] = arena.take_zeros<T>(kPlanes * stage.p * stage.q);
-        if (!wide(stage)) deepest = larger(deepest, stage.left * stage.right);
+        if (stage.kind == kNarrow) deepest = larger(deepest, stage.left * stage.right);
       }
       panel = arena.take<T>(kPlanes * capacity * deepest * kPanel<T>);
     }
@@ -98,7 +104,7 @@ template <class T, bool C> class Staged {
     int64_t capacity = 0, held = 0;
     T** inputs = nullptr;     // what enters each stage, for all rows held; plane stride capacity * largest
     T* gradients[2] = {};     // what arrives at a stage's output, and at its input
-    T* turned[2] = {};        // the same with r before the matrix index, for narrow stages
+    T* turned[2] = {};        // a block with its indices in another order, for narrow and tiny stages
     T** matrices = nullptr;   // dM of each stage
     T* panel = nullptr;
   };
@@ -108,7 +114,7 @@ template <class T, bool C> class Staged {
     Operand<const T> from{in, plane};
     for (int s = count_ - 1, turn = 0; s >= 0; --s, turn ^= 1) {
       const Operand<T> to = s == 0 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
-      forward(stages_[s], rows, from, to);
+      forward(worker, stages_[s], rows, from, to);
       from = {to.data, to.plane};
     }
   }
@@ -117,7 +123,7 @@ template <class T, bool C> class Staged {
     Operand<const T> from{in, plane};
     for (int s = 0, turn = 0; s < count_; ++s, turn ^= 1) {
       const Operand<T> to = s == count_ - 1 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
-      backward(stages_[s], rows, from, to);
+      backward(worker, stages_[s], rows, from, to);
       from = {to.data, to.plane};
     }
   }
@@ -150,14 +156,14 @@ template <class T, bool C> class Staged {
   }
 
  private:
+  enum Kind { kWide, kNarrow, kTiny };
   struct Stage {
     int64_t p, q, left, right;
-    int first, last;  // the factors merged into this matrix
-    const T* matrix;  // wide: M (p, q), planes p q apart. narrow: panels of M^T
-    const T* adjoint;  // wide: M^H (q, p). narrow: panels of conj(M)
+    Kind kind;
+    int first, last;   // the factors merged into this matrix
+    const T* matrix;   // M (p, q), planes p q apart; narrow: panels of M^T
+    const T* adjoint;  // M^H (q, p); narrow: panels of conj(M)
   };
-
-  static bool wide(const Stage& stage) { return stage.right >= kLanes<T>; }
 
   // Entry (i, j) of the product of factors first..last except `without`.
   void entry(int first, int last, int without, int64_t i, int64_t j, T* re, T* im) const {
@@ -184,24 +190,25 @@ template <class T, bool C> class Staged {
     const T* dense = only.re;
     if (!plain) {
       T* merged = arena.take<T>(kPlanes * size);
+      const bool single = stage.first == stage.last;
       for (int64_t i = 0; i < stage.p; ++i)
         for (int64_t j = 0; j < stage.q; ++j) {
-          T re, im;
-          entry(stage.first, stage.last, -1, i, j, &re, &im);
-          merged[i * stage.q + j] = re;
-          if (C) merged[size + i * stage.q + j] = im;
+          const int64_t at = i * stage.q + j;
+          T re, im = 0;
+          if (single)
+            re = only.re[at * only.step], im = C ? only.im[at * only.step] : T(0);
+          else
+            entry(stage.first, stage.last, -1, i, j, &re, &im);
+          merged[at] = re;
+          if (C) merged[size + at] = im;
         }
       dense = merged;
     }
-    if (wide(stage)) {
-      stage.matrix = dense;
-    } else {
-      T* transposed = transpose(arena, dense, stage.p, stage.q, T(1));
-      stage.matrix = pack(arena, transposed, stage.q, stage.p, T(1));
-    }
-    if (!adjoint) return;
-    stage.adjoint = wide(stage) ? transpose(arena, dense, stage.p, stage.q, T(-1))
-                                : pack(arena, dense, stage.p, stage.q, T(-1));
+    const int64_t p = stage.p, q = stage.q;
+    const bool packed = stage.kind == kNarrow;
+    stage.matrix = packed ? pack(arena, dense, q, p, 1, q, T(1)) : dense;
+    if (adjoint)
+      stage.adjoint = packed ? pack(arena, dense, p, q, q, 1, T(-1)) : transpose(arena, dense, p, q, T(-1));
   }
 
   // (rows, columns) -> (columns, rows), imaginary parts times sign.
@@ -215,51 +222,39 @@ template <class T, bool C> class Staged {
     return to;
   }
 
-  static T* pack(Arena& arena, const T* from, int64_t rows, int64_t columns, T sign) {
+  // Panels of a matrix (rows, columns) with these steps between its entries, imaginary parts times sign.
+  static T* pack(Arena& arena, const T* from, int64_t rows, int64_t columns, int64_t row_step, int64_t column_step,
+                 T sign) {
     const int64_t size = panels(columns, kPanel<T>) * rows * kPanel<T>;
     T* to = arena.take<T>(kPlanes * size);
     for (int c = 0; c < kPlanes; ++c) {
+      const T* plane = from + c * rows * columns;
       for (int64_t j = 0; j < columns; j += kPanel<T>)
-        pack_panel(from + c * rows * columns + j, columns, rows, columns - j, to + c * size + j * rows);
+        pack_panel(plane + j * column_step, row_step, column_step, rows, columns - j, to + c * size + j * rows);
       if (c && sign < 0)
         for (int64_t e = 0; e < size; ++e) to[size + e] = -to[size + e];
     }
     return to;
   }
 
-  void forward(const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
-    product(stage, stage.matrix, stage.p, stage.q, rows, in, out);
+  void forward(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(worker, stage, stage.matrix, stage.p, stage.q, rows, in, out);
   }
-  void backward(const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
-    product(stage, stage.adjoint, stage.q, stage.p, rows, in, out);
+  void backward(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(worker, stage, stage.adjoint, stage.q, stage.p, rows, in, out);
   }
 
   // y[n, i, r] = sum over j < q of matrix[i, j] x[n, j, r], n over rows and left.
-  void product(const Stage& stage, const T* matrix, int64_t p, int64_t q, int64_t rows, Operand<const T> in,
-               Operand<T> out) const {
+  void product(Worker& worker, const Stage& stage, const T* matrix, int64_t p, int64_t q, int64_t rows,
+               Operand<const T> in, Operand<T> out) const {
     const int64_t count = rows * stage.left, right = stage.right;
-    Product<T> m;
-    m.inner = q;
-    m.a_rows = {1, q};
-    m.a_step = 1;
-    if (wide(stage)) {
-      m.rows = p;
-      m.columns = right;
-      m.a = {matrix, p * q};
-      m.b_step = right;
-      m.panel = kPanel<T>;
-      m.c_rows = {1, right};
-      m.c_step = 1;
-      for (int64_t n = 0; n < count; ++n) {
-        m.b = {in.data + n * q * right, in.plane};
-        m.c = {out.data + n * p * right, out.plane};
-        multiply<T, C>(m);
-      }
-    } else {
+    if (stage.kind == kNarrow) {
+      Product<T> m;
+      m.inner = q;
       m.rows = count * right;
       m.columns = p;
       m.a = in;
-      if (right > 1) m.a_rows = {right, q * right};
+      m.a_rows = right > 1 ? RowMap{right, q * right} : RowMap{1, q};
       m.a_step = right;
       m.b = {matrix, panels(p, kPanel<T>) * q * kPanel<T>};
       m.b_step = kPanel<T>;
@@ -268,7 +263,59 @@ template <class T, bool C> class Staged {
       m.c_rows = right > 1 ? RowMap{right, p * right} : RowMap{1, p};
       m.c_step = right;
       multiply<T, C>(m);
+    } else if (stage.kind == kTiny) {
+      const Operand<T> x{worker.turned[0], q * count * right}, y{worker.turned[1], p * count * right};
+      gather(in, count, q, right, x);
+      along(matrix, p, q, count * right, 1, {x.data, x.plane}, y);
+      scatter({y.data, y.plane}, count, p, right, out);
+    } else {
+      along(matrix, p, q, right, count, in, out);
     }
+  }
+
+  // For each of `count` matrices (q, right): matrix times it.
+  static void along(const T* matrix, int64_t p, int64_t q, int64_t right, int64_t count, Operand<const T> in,
+                    Operand<T> out) {
+    Product<T> m;
+    m.rows = p;
+    m.inner = q;
+    m.columns = right;
+    m.a = {matrix, p * q};
+    m.a_rows = {1, q};
+    m.a_step = 1;
+    m.b_step = right;
+    m.panel = kPanel<T>;
+    m.c_rows = {1, right};
+    m.c_step = 1;
+    for (int64_t n = 0; n < count; ++n) {
+      m.b = {in.data + n * q * right, in.plane};
+      m.c = {out.data + n * p * right, out.plane};
+      multiply<T, C>(m);
+    }
+  }
+
+  // (count, size, right) -> (size, count, right), and back.
+  static void gather(Operand<const T> from, int64_t count, int64_t size, int64_t right, Operand<T> to) {
+    for (int c = 0; c < kPlanes; ++c)
+      for (int64_t i = 0; i < size; ++i)
+        exchange_steps(from.data + c * from.plane + i * right, size * right,
+                       to.data + c * to.plane + i * count * right, right, count, right);
+  }
+  static void scatter(Operand<const T> from, int64_t count, int64_t size, int64_t right, Operand<T> to) {
+    for (int c = 0; c < kPlanes; ++c)
+      for (int64_t i = 0; i < size; ++i)
+        exchange_steps(from.data + c * from.plane + i * count * right, right,
+                       to.data + c * to.plane + i * right, size * right, count, right);
+  }
+  // `count` pieces of `length` values from one step apart to another.
+  static KRU_INLINE void exchange_steps(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t count,
+                                        int64_t length) {
+    if (length == 1) {
+      for (int64_t n = 0; n < count; ++n) to[n * to_step] = from[n * from_step];
+      return;
+    }
+    for (int64_t n = 0; n < count; ++n, from += from_step, to += to_step)
+      for (int64_t r = 0; r < length; ++r) to[r] = from[r];
   }
 
   // The gradients of all matrices from the rows held, which are then let go.
@@ -277,13 +324,13 @@ template <class T, bool C> class Staged {
     if (rows == 0) return;
     worker.held = 0;
     for (int s = count_ - 1; s > 0; --s)
-      forward(stages_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
+      forward(worker, stages_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
     T* arrived = worker.gradients[0];
     T* passed = worker.gradients[1];
     for (int s = 0; s < count_; ++s) {
       outer(worker, stages_[s], rows, {arrived, plane}, {worker.inputs[s], plane}, worker.matrices[s]);
       if (s + 1 == count_) break;
-      backward(stages_[s], rows, {arrived, plane}, {passed, plane});
+      backward(worker, stages_[s], rows, {arrived, plane}, {passed, plane});
       T* exchange = arrived;
       arrived = passed;
       passed = exchange;
@@ -293,8 +340,16 @@ template <class T, bool C> class Staged {
   // dM += sum over rows, left and right of G conj(X)
   void outer(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> g, Operand<const T> x, T* out) const {
     const int64_t count = rows * stage.left, p = stage.p, q = stage.q, right = stage.right;
-    if (wide(stage)) {
+    if (stage.kind == kWide) {
       dot_products<T, C>(count, p, q, right, g, x, {out, p * q});
+      return;
+    }
+    if (stage.kind == kTiny) {
+      const Operand<T> long_g{worker.turned[0], p * count * right}, long_x{worker.turned[1], q * count * right};
+      gather(g, count, p, right, long_g);
+      gather(x, count, q, right, long_x);
+      dot_products<T, C>(1, p, q, count * right, {long_g.data, long_g.plane}, {long_x.data, long_x.plane},
+                         {out, p * q});
       return;
     }
     if (right > 1) {
@@ -320,7 +375,7 @@ template <class T, bool C> class Staged {
     m.b = {worker.panel, panel};
     for (int64_t j = 0; j < q; j += kPanel<T>) {
       for (int c = 0; c < kPlanes; ++c)
-        pack_panel(x.data + c * x.plane + j, q, m.inner, q - j, worker.panel + c * panel);
+        pack_panel(x.data + c * x.plane + j, q, 1, m.inner, q - j, worker.panel + c * panel);
       multiply<T, C, true, true>(m, j, smaller(q, j + kPanel<T>));
     }
   }
