@@ -167,8 +167,7 @@ void dot_tile(int64_t count, int64_t p, int64_t q, int64_t r, Operand<const T> g
   for (int64_t n = 0; n < count; ++n) {
     const T* g_at = g.data + (n * p + row) * r;
     const T* x_at = x.data + (n * q + column) * r;
-    for (int64_t k = 0; k < r; k += kLanes<T>) {
-      const int64_t part = r - k;
+    each_vector<T>(r, [&](int64_t k, int64_t part) KRU_LAMBDA {
       V x_re[J], x_im[J];
 #pragma GCC unroll 4
       for (int j = 0; j < J; ++j) {
@@ -190,7 +189,7 @@ void dot_tile(int64_t count, int64_t p, int64_t q, int64_t r, Operand<const T> g
           }
         }
       }
-    }
+    });
   }
   for (int i = 0; i < I; ++i)
     for (int j = 0; j < J; ++j) {
@@ -200,26 +199,21 @@ void dot_tile(int64_t count, int64_t p, int64_t q, int64_t r, Operand<const T> g
     }
 }
 
+template <class T, bool C, int I, int J>
+void dot_row(int64_t count, int64_t p, int64_t q, int64_t r, Operand<const T> g, Operand<const T> x, int64_t row,
+             Operand<T> out) {
+  int64_t column = 0;
+  for (; column + J <= q; column += J) dot_tile<T, C, I, J>(count, p, q, r, g, x, row, column, out);
+  for (; column < q; ++column) dot_tile<T, C, I, 1>(count, p, q, r, g, x, row, column, out);
+}
+
 template <class T, bool C>
 void dot_products(int64_t count, int64_t p, int64_t q, int64_t r, Operand<const T> g, Operand<const T> x,
                   Operand<T> out) {
-  constexpr int kI = 2, kJ = C ? 2 : 4;
-  for (int64_t row = 0; row < p; row += kI) {
-    const bool full = p - row >= kI;
-    int64_t column = 0;
-    for (; column + kJ <= q; column += kJ) {
-      if (full)
-        dot_tile<T, C, kI, kJ>(count, p, q, r, g, x, row, column, out);
-      else
-        dot_tile<T, C, 1, kJ>(count, p, q, r, g, x, row, column, out);
-    }
-    for (; column < q; ++column) {
-      if (full)
-        dot_tile<T, C, kI, 1>(count, p, q, r, g, x, row, column, out);
-      else
-        dot_tile<T, C, 1, 1>(count, p, q, r, g, x, row, column, out);
-    }
-  }
+  constexpr int kI = C ? 2 : 3, kJ = C ? 2 : 4;
+  int64_t row = 0;
+  for (; row + kI <= p; row += kI) dot_row<T, C, kI, kJ>(count, p, q, r, g, x, row, out);
+  for (; row < p; ++row) dot_row<T, C, 1, kJ>(count, p, q, r, g, x, row, out);
 }
 
 }  // namespace KRU_ISA
