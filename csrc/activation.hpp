@@ -123,7 +123,8 @@ KRU_INLINE Vec<T> modrelu_gradient_from_output(Vec<T> re, Vec<T> im, Vec<T> b, V
   if (C) squares += im * im, along += im * g_im;
   const V inverse = inverse_root(squares), output = squares * inverse, size = output - b;
   const Mask<T> zero = squares == 0;
-  unsure |= ~zero & ((size * 32 < b) | (size < T(4 * kModreluFloor)));
+  unsure |= ~zero & (size < T(4 * kModreluFloor));
+  if (C) unsure |= ~zero & (size * 32 < b);  // the real derivative does not depend on |z| above the floor
   const V db = along * inverse;
   if (C) {
     const V gain = output / size, rest = (1 - gain) * db * inverse;

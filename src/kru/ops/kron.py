@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kru.ops import native
 from kru.ops.kron_reference import kron_matmul_reference
+from kru.ops.registration import register
 
 
 def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
@@ -228,11 +229,11 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, list[Tensor | None]]
     return out[0], out[1:]
 
 
-_library = torch.library.Library("kru", "FRAGMENT")
-_library.define("kron_matmul(Tensor x, Tensor[] factors) -> Tensor")
-_library.define("kron_matmul_backward(Tensor dy, Tensor x, Tensor[] factors, bool[] wants) -> Tensor[]")
-_library.impl("kron_matmul", _forward_op, "CPU")
-_library.impl("kron_matmul_backward", _backward_op, "CPU")
-torch.library.register_fake("kru::kron_matmul", _forward_fake, lib=_library)
-torch.library.register_fake("kru::kron_matmul_backward", _backward_fake, lib=_library)
-torch.library.register_autograd("kru::kron_matmul", _backward, setup_context=_setup_context, lib=_library)
+register(
+    "kron_matmul(Tensor x, Tensor[] factors) -> Tensor", _forward_op, _forward_fake, _backward, _setup_context
+)
+register(
+    "kron_matmul_backward(Tensor dy, Tensor x, Tensor[] factors, bool[] wants) -> Tensor[]",
+    _backward_op,
+    _backward_fake,
+)

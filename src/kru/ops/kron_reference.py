@@ -33,7 +33,7 @@ def kron_matmul_reference(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     shape = x.shape[:-1]
     rows = shape.numel()
     for f in reversed(range(len(factors))):
-        p, q = factors[f].shape
+        q = factors[f].shape[1]
         right = 1
         for factor in factors[f + 1 :]:
             right *= factor.shape[0]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import native
+from kru.ops.registration import register
 from kru.ops.scan_checks import GATES, check_scan_arguments, check_scan_values
 from kru.ops.scan_reference import input_part, scan_reference
 
@@ -237,7 +238,7 @@ def _backward_op(
         native.empty(t.shape if want and t is not None else (0,), factors[0])
         for t, want in zip(inputs, wants, strict=True)
     ]
-    dx, dweight, dbias, drecurrent_bias, dh0, dc0, *dfactors = out
+    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[6:]
     if any(wants[6:]):
         gradients = call.shapes.pointers(
             *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[6:], strict=True)]
@@ -366,9 +367,8 @@ def _backward(
     ctx: Any, dstates: Tensor | None, dh: Tensor | None, dc: Tensor | None, *_: Any
 ) -> tuple[Tensor | list[Tensor | None] | None, ...]:
     saved = list(ctx.saved_tensors)
-    x, weight, bias, recurrent_bias, h0, c0, lengths = (
-        saved.pop(0) if there else None for there in ctx.present
-    )
+    optional: list[Any] = [saved.pop(0) if there else None for there in ctx.present]
+    x, weight, bias, recurrent_bias, h0, c0, lengths = optional
     factors, (states, reserve, cells) = saved[: ctx.count], saved[ctx.count :]
     needs = ctx.needs_input_grad  # in the operator's order: x, weight, factors, bias, ...
     wants = [needs[0], needs[1], needs[3], needs[4], needs[5], needs[6], *needs[2]]
@@ -417,14 +417,16 @@ _INPUTS = (
     "Tensor? lengths"
 )
 _SETTINGS = "str cell, str nonlinearity, bool is_complex, bool reverse"
-_library = torch.library.Library("kru", "FRAGMENT")
-_library.define(f"scan({_INPUTS}, {_SETTINGS}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
-_library.define(
-    f"scan_backward(Tensor? dstates, Tensor? dh, Tensor? dc, {_INPUTS}, Tensor states, Tensor reserve, Tensor cells, "
-    f"{_SETTINGS}, bool[] wants) -> Tensor[]"
+register(
+    f"scan({_INPUTS}, {_SETTINGS}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _forward_op,
+    _forward_fake,
+    _backward,
+    _setup_context,
 )
-_library.impl("scan", _forward_op, "CPU")
-_library.impl("scan_backward", _backward_op, "CPU")
-torch.library.register_fake("kru::scan", _forward_fake, lib=_library)
-torch.library.register_fake("kru::scan_backward", _backward_fake, lib=_library)
-torch.library.register_autograd("kru::scan", _backward, setup_context=_setup_context, lib=_library)
+register(
+    f"scan_backward(Tensor? dstates, Tensor? dh, Tensor? dc, {_INPUTS}, Tensor states, Tensor reserve, "
+    f"Tensor cells, {_SETTINGS}, bool[] wants) -> Tensor[]",
+    _backward_op,
+    _backward_fake,
+)
