@@ -104,15 +104,23 @@ def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **optio
 
 
 def _first_paragraph(box: str) -> str:
-    """What a framed message of tyro says before its first rule."""
-    words: list[str] = []
-    for line in box.splitlines():
-        text = line.strip("│ ")
-        if text.startswith("──") or line.startswith("╰"):
-            break
-        if not line.startswith("╭"):
-            words.append(text)
-    return " ".join(words) or box.strip()
+    """What a message of tyro says before its second rule, its title left out.
+
+    >>> _first_paragraph("╭─ Value error ──╮\\n│ Too many       │\\n│ ────────────── │\\n│ See --help     │")
+    'Too many'
+    """
+    # Where the output can't have the characters of a frame, the title is a line with a rule below it.
+    paragraphs: list[list[str]] = [[]]
+    for line in box.strip().splitlines():
+        text = line.strip("│| ")
+        if line.startswith(("╭", "╰")):
+            continue
+        if text and not text.strip("─-"):
+            paragraphs.append([])
+        else:
+            paragraphs[-1].append(text)
+    first = 0 if box.startswith("╭") or len(paragraphs) == 1 else 1
+    return " ".join(paragraphs[first])
 
 
 def _fail(name: str, error: Exception, code: int) -> int:

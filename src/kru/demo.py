@@ -1,6 +1,7 @@
 """`make demo`: KRU and the LSTM on copy memory, side by side, in about two minutes."""
 
 import argparse
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,8 @@ def _train(name: str, model: ModelConfig, task: Task, steps: int) -> Outcome:
     )
     done: list[int] = []
     valid: list[float] = []
-    with tqdm(total=steps, desc=f"{name:4}", unit="step") as bar:
+    interval = 0.1 if sys.stderr.isatty() else 10.0
+    with tqdm(total=steps, desc=f"{name:4}", unit="step", mininterval=interval, maxinterval=10.0) as bar:
 
         def show(event: Event) -> None:
             if event.valid is None:
@@ -68,7 +70,7 @@ def _train(name: str, model: ModelConfig, task: Task, steps: int) -> Outcome:
                 return
             done.append(event.progress.step)
             valid.append(event.valid)
-            bar.set_postfix_str(f"cross entropy {event.valid:.4f}")
+            bar.set_postfix_str(f"cross entropy {event.valid:.4f}", refresh=False)
 
         trainer = Trainer(recipe, task, report=show)
         begun = time.monotonic()

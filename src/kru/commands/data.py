@@ -43,7 +43,7 @@ class NamesOptions:
 class GenerateOptions:
     """Write a small corpus in TIMIT's layout, spoken by eSpeak NG or, without it, made of simple signals."""
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """where to write it; must not exist, or be empty. Then: kru train timit-kru --task.corpus FOLDER"""
     speakers: int = 8
     """how many; a quarter of them are for testing"""

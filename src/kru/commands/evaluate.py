@@ -17,7 +17,7 @@ from kru.training.result import read_weights
 class Options:
     """Measure trained weights."""
 
-    weights: Annotated[Path, tyro.conf.Positional]
+    weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
     """weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
     split: Literal["test", "valid", "train"] = "test"
     """the data to measure on"""

@@ -15,7 +15,7 @@ from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_
 class Options:
     """Parameters by part, spectrum, and distance from unitary over training, of a run or of weights."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """folder of a run such as runs/jsb-kru-seed1, or weights such as results/weights/jsb-kru-seed1"""
     out: Path | None = None
     """folder of the plots; else the run's, or the folder figures beside the weights"""

@@ -28,7 +28,7 @@ class Options:
     until all is done.
     """
 
-    target: Annotated[str, tyro.conf.Positional]
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
     """copy, adding, mnist, ptb, music, timit or wall-clock"""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """a small version in minutes: shorter sequences or fewer steps, the same for all models"""

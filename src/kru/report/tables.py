@@ -112,8 +112,8 @@ def report(tables: Sequence[Table], figures: Sequence[Path] = ()) -> str:
     parts = [
         "# Results",
         "Written by `kru results` from the recorded runs. Parameters, valid, test, steps and minutes are "
-        "ours, means over seeds with the standard deviation; the other columns quote the paper. The test figure is "
-        "that of the model with the best validation measure, taken once.",
+        "ours, means over seeds with the standard deviation; the other columns quote the paper. The test "
+        "figure is that of the model with the best validation measure, taken once.",
         *(table.markdown() for table in tables),
     ]
     if figures:

@@ -27,7 +27,7 @@ REQUIRED = ("recipe", "seed", "measure", "valid", "test", "parameters", "steps",
 SMALL = 5_000
 
 
-def make_result(trainer: Trainer, source: str, metrics: Path, stopped: str) -> dict[str, Any]:
+def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]:
     """The record of a finished run: its best model, measured once on the test split."""
     recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
     model = trainer.model
@@ -46,7 +46,7 @@ def make_result(trainer: Trainer, source: str, metrics: Path, stopped: str) -> d
         "recipe": recipe.name,
         "model": recipe.model.kind,
         "seed": recipe.seed,
-        "command": command_line(recipe, source),
+        "command": command_line(recipe, trainer.source),
         "commit": commit(),
         "machine": machine(),
         "measure": task.measure.name,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kru.tasks import Task
 from kru.training.checkpoint import Checkpoint
 from kru.training.config import Recipe, expect_budget
 from kru.training.interrupt import Interruptible
@@ -67,9 +66,12 @@ def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) ->
         if checkpoint.progress.stopped and checkpoint.recipe == recipe and finished.exists():
             return read_result(finished)
     task = recipe.task.load(place.data_dir)
+    trainer = Trainer(
+        recipe, task, source=source, folder=place.folder, checkpoint_seconds=place.checkpoint_seconds
+    )
     try:
         with _locked(place.folder):
-            return _train(recipe, source, task, place, checkpoint)
+            return _train(trainer, place, checkpoint)
     except OSError as error:
         raise RunError(
             f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
@@ -77,20 +79,12 @@ def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) ->
         ) from error
 
 
-def _train(
-    recipe: Recipe, source: str, task: Task, place: Place, checkpoint: Checkpoint | None
-) -> dict[str, Any]:
+def _train(trainer: Trainer, place: Place, checkpoint: Checkpoint | None) -> dict[str, Any]:
+    recipe, task = trainer.recipe, trainer.task
     display = Display(recipe, task, quiet=place.quiet, folder=place.folder if place.tensorboard else None)
     with Interruptible() as interruptible, display:
-        trainer = Trainer(
-            recipe,
-            task,
-            source=source,
-            folder=place.folder,
-            checkpoint_seconds=place.checkpoint_seconds,
-            report=display.show,
-            check=interruptible.check,
-        )
+        trainer.report = display.show
+        trainer.check = interruptible.check
         if checkpoint is not None:
             trainer.restore(checkpoint)
             display.resumed(trainer)
@@ -98,24 +92,22 @@ def _train(
             stopped = trainer.run()
         except DivergedError as error:
             display.close()
-            raise RunError(_explain(error, trainer, place, source)) from error
+            raise RunError(_explain(error, trainer, place)) from error
     if not trainer.best_weights:
         raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
-    result = make_result(trainer, source, place.folder / "metrics.jsonl", stopped)
+    result = make_result(trainer, place.folder / "metrics.jsonl", stopped)
     write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
     write_result(place.folder / RESULT, result)
     return result
 
 
-def _explain(error: DivergedError, trainer: Trainer, place: Place, source: str) -> str:
+def _explain(error: DivergedError, trainer: Trainer, place: Place) -> str:
     """Keep the last good weights, record what there is, and say so."""
     recipe, path = trainer.recipe, place.folder / CHECKPOINT
     kept = ""
     if trainer.best_weights:
         write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
-        write_result(
-            place.folder / RESULT, make_result(trainer, source, place.folder / "metrics.jsonl", "diverged")
-        )
+        write_result(place.folder / RESULT, make_result(trainer, place.folder / "metrics.jsonl", "diverged"))
         kept = f"the best weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
     elif path.exists():
         checkpoint = Checkpoint.load(path)

@@ -1,0 +1,173 @@
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from kru.cli import main
+from kru.commands import reproduce
+from kru.report.figures import figure_names
+from kru.report.paper import paper_tables
+from kru.report.records import read_results
+from kru.report.style import COLOURS, LABELS
+from kru.report.tables import make_tables
+from kru.report.targets import QUICK, target_names, target_recipes
+from kru.training.config import ModelConfig
+from kru.training.result import write_result
+
+
+def made_up(recipe, seed=1, test=8.5, **others):
+    curve = [
+        {
+            "step": 10 * n,
+            "epoch": n,
+            "seconds": 3.0 * n,
+            "loss": 9.0,
+            "valid": 8 + math.exp(-n),
+            "distance": 0.01 / n,
+        }
+        for n in range(1, 6)
+    ]
+    result = {
+        "recipe": recipe,
+        "model": recipe.partition("-")[2],
+        "seed": seed,
+        "command": f"kru train {recipe} --seed {seed}",
+        "commit": "0123456789ab",
+        "machine": {"processor": "some", "cores": 2, "threads": 2, "torch": "2.6"},
+        "measure": "negative log-likelihood per step",
+        "lower_is_better": True,
+        "baseline": 11.06,
+        "valid": 8.4,
+        "test": test,
+        "parameters": {"total": 17846, "recurrent": 58},
+        "steps": 50,
+        "epochs": 5.0,
+        "wall_seconds": 90.0,
+        "stopped": "budget",
+        "curve": curve,
+    }
+    return result | others
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder = tmp_path / "results"
+    runs = [made_up("jsb-kru"), made_up("jsb-kru", 2, 8.7), made_up("jsb-lstm"), made_up("jsb-kru-gru")]
+    runs.append(made_up("copy-1000-kru", measure="cross entropy", baseline=0.0204, test=1e-5))
+    for run in runs:
+        write_result(folder / f"{run['recipe']}-seed{run['seed']}.json", run)
+    return folder
+
+
+def test_results_are_read_back(results):
+    assert sorted((r["recipe"], r["seed"]) for r in read_results(results))[1] == ("jsb-kru", 1)
+
+
+def test_tables_put_ours_beside_the_papers(results, tmp_path, capsys):
+    page = tmp_path / "RESULTS.md"
+    assert main(["plot", "--results", str(results)]) == 0
+    capsys.readouterr()
+    assert main(["results", "music", "--results", str(results), "--out", str(page)]) == 0
+    shown = capsys.readouterr().out
+    kru = next(line for line in shown.splitlines() if line.startswith("KRU "))
+    assert re.split(r" {2,}", kru) == [
+        *("KRU", "100", "17,846", "58", "~10K", "~58", "7.90 / 8.59"),
+        *("8.400 ± 0.000", "8.600 ± 0.141", "50", "1.5", "2"),
+    ]
+    assert any(line.startswith("KRU-GRU") for line in shown.splitlines())
+    text = page.read_text()
+    assert "| LSTM | 36 |" in text
+    assert "`kru train jsb-kru --seed 2`" in text
+    assert "![music](results/figures/music.png)" in text
+
+
+def test_every_table_can_be_made_without_a_run():
+    tables = make_tables([])
+    assert len(tables) == len(paper_tables()) == 13
+    assert all(not table.runs and table.rows for table in tables)
+    with pytest.raises(ValueError, match="target: expected one of"):
+        make_tables([], ["imagenet"])
+
+
+def test_figures_are_png_and_svg(results, capsys):
+    assert main(["plot", "copy", "wall-clock", "--results", str(results)]) == 0
+    paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name for path in paths] == ["copy.png", "copy.svg", "wall-clock.png", "wall-clock.svg"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse(paths[3]).getroot().tag.endswith("svg")
+
+
+def test_figures_without_runs_are_an_error(results, capsys):
+    assert main(["plot", "timit", "--results", str(results)]) == 2
+    assert "has no run for timit" in capsys.readouterr().err
+    assert main(["plot", "faces", "--results", str(results)]) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"recipe": "x"}'])
+def test_files_that_are_no_results_are_named(text, tmp_path, capsys):
+    (tmp_path / "x-seed1.json").write_text(text)
+    assert main(["results", "--results", str(tmp_path)]) == 2
+    assert "x-seed1.json: expected the result of a run" in capsys.readouterr().err
+
+
+def test_every_model_has_a_colour_and_a_label():
+    assert COLOURS.keys() == LABELS.keys()
+
+
+def test_targets_cover_the_paper():
+    assert target_names() == [name for name in QUICK if name in figure_names()]
+    full = {recipe.name for target in target_names() for recipe in target_recipes(target, quick=False)}
+    assert {"copy-2000-lstm", "adding-750-kru", "pmnist-lstm", "ptb-large-kru-lstm", "timit-kru"} <= full
+    for target in target_names():
+        quick = target_recipes(target, quick=True)
+        assert quick
+        assert len({(recipe.steps, recipe.epochs, recipe.task) for recipe in quick}) == len(
+            QUICK[target].tasks
+        )
+
+
+def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def tiny_recipes(target, *, quick):
+        return [
+            replace(
+                recipe,
+                steps=4,
+                model=ModelConfig(recipe.model.kind, hidden_size=4),
+                task=replace(recipe.task, T=5),
+                evaluation=replace(recipe.evaluation, every=2, sequences=20),
+            )
+            for recipe in target_recipes(target, quick=quick)
+        ]
+
+    monkeypatch.setattr(reproduce, "target_recipes", tiny_recipes)
+    assert main(["reproduce", "copy", "--quick", "--seeds", "1", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "figure: runs/quick/results/figures/copy.png" in captured.out
+    assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 6
+    assert main(["reproduce", "copy", "--quick"]) == 0
+    assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
+
+
+def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ["--task.T", "10", "--model.hidden-size", "8", "--steps", "20", "--evaluation.every", "10"]
+    for recipe in ("copy-1000-kru", "copy-1000-kru-lstm"):
+        assert main(["train", recipe, *small, "--quiet", "--results", "results"]) == 0
+        capsys.readouterr()
+        assert main(["inspect", f"runs/{recipe}-seed1"]) == 0
+        shown = capsys.readouterr().out
+        assert "recurrent" in shown
+        assert f"runs/{recipe}-seed1/figures/distance.svg" in shown
+        assert main(["inspect", f"results/weights/{recipe}-seed1", "--out", "plots"]) == 0
+        assert "plots/distance.png" in capsys.readouterr().out
+        assert main(["evaluate", f"results/weights/{recipe}-seed1"]) == 0
+        shown = capsys.readouterr().out
+        result = json.loads(Path(f"results/{recipe}-seed1.json").read_text())
+        assert float(shown.split()[-3]) == pytest.approx(result["test"], rel=1e-5)
+        assert main(["evaluate", f"runs/{recipe}-seed1", "--split", "valid", "--sequences", "50"]) == 0

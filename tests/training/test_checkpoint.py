@@ -1,0 +1,85 @@
+import errno
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from kru.tasks import CopyMemory
+from kru.training.checkpoint import Checkpoint, Progress, read_tensors
+from kru.training.config import ModelConfig, Recipe
+from kru.training.files import write_atomically
+
+RECIPE = Recipe(CopyMemory(12), ModelConfig(factors=(16, 8)), steps=5, name="mine")
+
+
+def checkpoint(carried=None):
+    weights = {"a.b": torch.randn(3, 4), "c": torch.randn(())}
+    state = {0: {"step": torch.tensor(3.0), "square_avg": torch.randn(3, 4)}, 1: {"step": torch.tensor(3.0)}}
+    return Checkpoint(RECIPE, "mine.toml", Progress(step=3, best=0.1 + 0.2), weights, {}, state, carried)
+
+
+@pytest.mark.parametrize(
+    "carried", [None, torch.randn(1, 2, 3), (torch.randn(1, 2, 3), torch.randn(1, 2, 3))]
+)
+def test_everything_comes_back_exactly(carried, tmp_path):
+    saved = checkpoint(carried)
+    saved.save(tmp_path / "run" / "c.safetensors")
+    loaded = Checkpoint.load(tmp_path / "run" / "c.safetensors")
+    assert (loaded.recipe, loaded.source, loaded.progress) == (RECIPE, "mine.toml", saved.progress)
+    assert all(torch.equal(loaded.weights[name], tensor) for name, tensor in saved.weights.items())
+    assert set(loaded.optimizer) == {0, 1}
+    assert torch.equal(loaded.optimizer[0]["square_avg"], saved.optimizer[0]["square_avg"])
+    assert torch.equal(loaded.generator, saved.generator)
+    if carried is None:
+        assert loaded.carried is None
+    elif isinstance(carried, tuple):
+        assert all(torch.equal(a, b) for a, b in zip(carried, loaded.carried, strict=True))
+    else:
+        assert torch.equal(carried, loaded.carried)
+
+
+@pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_the_old_checkpoint(broken, tmp_path, monkeypatch):
+    path = tmp_path / "c.safetensors"
+    checkpoint().save(path)
+    before = path.read_bytes()
+
+    def fail(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if broken == "write":
+        monkeypatch.setattr("builtins.open", fail)
+    else:
+        monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint().save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["c.safetensors"]
+
+
+def test_write_atomically_replaces(tmp_path):
+    path = tmp_path / "deep" / "file"
+    write_atomically(path, b"one")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_damaged_and_foreign_files_are_named(tmp_path):
+    path = tmp_path / "c.safetensors"
+    with pytest.raises(ValueError, match="no such file"):
+        Checkpoint.load(path)
+    checkpoint().save(path)
+    whole = path.read_bytes()
+    for length in (0, 5, 200, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="expected a whole safetensors file"):
+            Checkpoint.load(path)
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(ValueError, match="expected a file that kru wrote"):
+        read_tensors(path)
+    save_file({"a": torch.zeros(2)}, path, {"format": "kru 1", "kru": '{"recipe": {}, "name": "x"}'})
+    with pytest.raises(ValueError, match="expected a recipe in its header"):
+        read_tensors(path)

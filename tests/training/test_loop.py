@@ -1,0 +1,150 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kru.tasks import PennTreebank
+from kru.tasks.penn_treebank import PennTreebankTask
+from kru.training.checkpoint import Checkpoint
+from kru.training.interrupt import Interrupted
+from kru.training.loop import DivergedError, Trainer
+from kru.training.metrics import read_metrics
+from kru.training.recipes import load_recipe, with_budget
+
+
+def interrupt_at(call):
+    """A `check` that stops the loop at its n-th call."""
+    calls = iter(range(1, 10**9))
+
+    def check():
+        if next(calls) == call:
+            raise Interrupted(2)
+
+    return check
+
+
+def text_task():
+    text = "the cat sat on the mat\nand the dog ran after it\n" * 12
+    return PennTreebankTask(PennTreebank(bptt=5), {"train": text, "valid": text[:120], "test": text[:90]})
+
+
+def case(kind, tiny):
+    recipe = load_recipe(tiny)
+    if kind == "copy":
+        return recipe, recipe.task.load()
+    model = replace(recipe.model, kind=kind, hidden_size=6, field="real")
+    evaluation = replace(recipe.evaluation, batch_size=3, sequences=0)
+    adam = replace(recipe.optimizer, name="adam")
+    recipe = with_budget(
+        replace(recipe, task=PennTreebank(5), model=model, evaluation=evaluation, optimizer=adam), epochs=2
+    )
+    return recipe, text_task()
+
+
+@pytest.mark.parametrize("kind", ["copy", "kru", "kru-lstm", "gru"])
+@pytest.mark.parametrize("call", [1, 13, 29, 47])
+def test_an_interrupted_run_goes_on_exactly(kind, call, tiny, tmp_path):
+    recipe, task = case(kind, tiny)
+    whole = Trainer(recipe, task, folder=tmp_path / "whole")
+    assert whole.run() == "budget"
+    first = Trainer(recipe, task, folder=tmp_path / "cut", check=interrupt_at(call))
+    with pytest.raises(Interrupted):
+        first.run()
+    second = Trainer(recipe, task, folder=tmp_path / "cut")
+    second.restore(Checkpoint.load(tmp_path / "cut" / "checkpoint.safetensors"))
+    assert second.run() == "budget"
+    for weights, others in (
+        (whole.model.state_dict(), second.model.state_dict()),
+        (whole.best_weights, second.best_weights),
+    ):
+        assert all(torch.equal(weights[name], others[name]) for name in weights)
+    same = ("step", "epoch", "index", "best", "best_step", "stale", "rate", "loss_sum")
+    assert all(getattr(whole.progress, name) == getattr(second.progress, name) for name in same)
+    lines = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "cut")]
+    assert [without_time(line) for line in lines[0]] == [without_time(line) for line in lines[1]]
+
+
+def without_time(line):
+    return {key: value for key, value in line.items() if key != "seconds"}
+
+
+def test_lines_written_after_the_checkpoint_are_cut_off(tiny, tmp_path):
+    recipe, task = case("copy", tiny)
+    Trainer(with_budget(recipe, steps=20), task, folder=tmp_path).run()
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with open(tmp_path / "metrics.jsonl", "ab") as stream:
+        stream.write(b'{"step": 21, "lo')
+    later = Trainer(with_budget(recipe, steps=40), task, folder=tmp_path)
+    later.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
+    later.run()
+    after = (tmp_path / "metrics.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert b'"lo{' not in after
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) == after.count(b"\n")
+
+
+def test_training_lowers_the_loss(tiny):
+    recipe, task = case("copy", tiny)
+    values = []
+    trainer = Trainer(
+        with_budget(recipe, steps=120), task, report=lambda event: values.append(event.loss or math.inf)
+    )
+    trainer.run()
+    assert values[0] > 1.5
+    assert min(values[-10:]) < 1.3
+
+
+def test_rates_fall_and_training_stops_when_validation_stalls(tiny):
+    recipe, task = case("copy", tiny)
+    # A rate at which nothing changes in single precision: the first validation is the best.
+    still = replace(
+        recipe,
+        optimizer=replace(recipe.optimizer, lr=1e-30),
+        schedule=replace(recipe.schedule, factor=0.5, patience=1, stop_after=4),
+    )
+    trainer = Trainer(still, task)
+    assert trainer.run() == "early"
+    assert trainer.progress.step == 5 * 7
+    assert trainer.progress.rate == 0.25
+    assert trainer.optimizer.param_groups[0]["lr"] == 1e-30 * 0.25
+
+
+def test_recurrent_matrix_has_its_own_rate(tiny):
+    recipe, task = case("copy", tiny)
+    groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
+    assert groups["recurrent"]["lr"] == pytest.approx(0.1 * groups["other"]["lr"])
+    assert groups["other"]["alpha"] == 0.9
+
+
+def test_divergence_keeps_the_last_checkpoint(tiny, tmp_path):
+    recipe, task = case("copy", tiny)
+    wild = replace(recipe, optimizer=replace(recipe.optimizer, lr=1e25, recurrent_scale=1.0))
+    trainer = Trainer(wild, task, folder=tmp_path)
+    with pytest.raises(DivergedError, match=r"loss is|no longer finite"):
+        trainer.run()
+    checkpoint = Checkpoint.load(tmp_path / "checkpoint.safetensors")
+    assert all(tensor.isfinite().all() for tensor in checkpoint.weights.values())
+
+
+def test_weights_that_are_not_finite_are_never_written(tiny, tmp_path):
+    recipe, task = case("copy", tiny)
+    trainer = Trainer(with_budget(recipe, steps=2), task, folder=tmp_path)
+    trainer.run()
+    good = (tmp_path / "checkpoint.safetensors").read_bytes()
+    again = Trainer(with_budget(recipe, steps=4), task, folder=tmp_path, checkpoint_seconds=0.0)
+    again.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
+    with torch.no_grad():
+        again.model.output.bias.fill_(math.nan)
+    with pytest.raises(DivergedError, match="weights are no longer finite"):
+        again.run()
+    assert (tmp_path / "checkpoint.safetensors").read_bytes() == good
+
+
+def test_gradients_are_clipped_on_request(tiny):
+    recipe, task = case("copy", tiny)
+    clipped = replace(recipe, optimizer=replace(recipe.optimizer, clip=1e-4))
+    trainer = Trainer(with_budget(clipped, steps=1), task)
+    trainer.run()
+    norms = [p.grad.norm() for p in trainer.model.parameters() if p.grad is not None]
+    assert torch.stack(norms).norm() <= 1.01e-4

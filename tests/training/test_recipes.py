@@ -1,0 +1,104 @@
+from dataclasses import replace
+
+import pytest
+
+from kru.parameters import parameter_count
+from kru.tasks import CopyMemory
+from kru.training.config import ModelConfig, Recipe, settings
+from kru.training.model import LAYERS, build_model, problem_sizes
+from kru.training.recipes import (
+    command_line,
+    differences,
+    load_recipe,
+    parse_recipe,
+    recipe_from,
+    recipe_mapping,
+    recipe_names,
+    with_budget,
+)
+
+TASKS = ["copy-1000", "copy-2000", "adding-100", "adding-200", "adding-400", "adding-750", "mnist", "pmnist"]
+TASKS += ["ptb-small", "ptb-large", "jsb", "piano-midi", "timit"]
+
+
+def test_every_task_has_a_recipe_for_every_model():
+    expected = {f"{task}-{model}" for task in TASKS for model in LAYERS}
+    assert expected <= set(recipe_names())
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_shipped_recipes_load_and_survive_json(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.expected_minutes > 0
+    assert recipe_from(recipe_mapping(recipe), name) == recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "recurrent"),
+    [
+        ("copy-1000-kru", 5314, 56),
+        ("adding-750-kru", 3657, 72),
+        ("pmnist-kru", 11858, 72),
+        ("ptb-small-kru", 120217, 37556),
+        ("ptb-large-kru", 418783, 219140),
+        ("ptb-large-kru-lstm", 377066, 250016),
+        ("jsb-kru", 17846, 58),
+        ("jsb-kru-lstm", 20240, 172),
+        ("timit-kru", 196925, 16640),
+        ("timit-kru-lstm", 412733, 66560),
+    ],
+)
+def test_parameters_are_those_of_the_paper(name, total, recurrent):
+    recipe = load_recipe(name)
+    assert parameter_count(build_model(recipe.model, problem_sizes(recipe.task))) == (total, recurrent)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("steps = 1", "task.name: expected one of copy"),
+        ("steps = 1\n[task]\nname = 'copy'\nU = 3", "task.U: unknown; expected one of T, seed"),
+        ("steps = 1.5\n[task]\nname = 'copy'", "steps: expected a whole number, got 1.5"),
+        ("steps = true\n[task]\nname = 'copy'", "steps: expected a whole number, got True"),
+        ("[task]\nname = 'copy'\n[optimizer]\nlr = 0", "optimizer.lr: expected above 0, got 0"),
+        ("[task]\nname = 'copy'\n[optimizer]\nlr = nan", "optimizer.lr: expected above 0, got nan"),
+        ("[task]\nname = 'copy'\n[optimizer]\nname = 'sgd'", "optimizer.name: expected one of rmsprop, adam"),
+        ("[task]\nname = 'copy'\n[model]\nfactors = 4", "model.factors: expected a list"),
+        ("task = 3", "task: expected a table"),
+        ("task = ", "r.toml: Invalid value"),
+    ],
+)
+def test_mistakes_in_a_recipe_are_named(text, complaint):
+    with pytest.raises(ValueError, match=r"^r\.toml: ") as caught:
+        parse_recipe(text, "r", where="r.toml")
+    assert complaint in str(caught.value)
+
+
+def test_unknown_names_get_near_ones():
+    with pytest.raises(ValueError, match="there are jsb-gru, jsb-kru"):
+        load_recipe("jsb-transformer")
+    with pytest.raises(ValueError, match=r"no file nowhere\.toml"):
+        load_recipe("nowhere.toml")
+
+
+def test_command_line_has_what_differs():
+    recipe = load_recipe("copy-1000-kru")
+    assert command_line(recipe, "copy-1000-kru") == "kru train copy-1000-kru --seed 1"
+    changed = replace(recipe, seed=2, model=replace(recipe.model, factors=(16, 8), train_recurrent=True))
+    assert command_line(with_budget(changed, minutes=2.0), "copy-1000-kru") == (
+        "kru train copy-1000-kru --seed 2 --model.factors 16 8 --model.train-recurrent --minutes 2.0"
+    )
+
+
+def test_differences_leave_out_the_budget_on_request():
+    recipe = Recipe(CopyMemory(10), steps=3)
+    other = replace(recipe, steps=4, penalty=0.5)
+    assert differences(other, recipe) == {"steps": 4, "penalty": 0.5}
+    assert differences(other, recipe, budget=False) == {"penalty": 0.5}
+    assert settings(recipe)["model.hidden-size"] == 128
+
+
+def test_unknown_layer():
+    with pytest.raises(ValueError, match=r"model\.kind: expected one of kru, .*, got 'transformer'"):
+        build_model(ModelConfig("transformer"), problem_sizes(CopyMemory(10)))

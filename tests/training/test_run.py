@@ -1,0 +1,132 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from kru.cli import main
+from kru.training import files
+from kru.training.result import read_result
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+LONG = ("--steps", "240", "--quiet", "--checkpoint-seconds", "0")
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tiny, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["train", tiny, *LONG, "--out", str(whole)]) == 0
+    script = Path(__file__).with_name("kill_repeatedly.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "12", "1", "train", tiny, *LONG, "--out", str(cut)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    killed_at = [int(line) for line in done.stdout.splitlines() if line.isdigit()]
+    assert len(killed_at) == 12
+    # The kills must have hit the run itself, not only its start or its end.
+    assert len({step for step in killed_at if 0 < step < 240}) > 2, killed_at
+    for name in ("weights.safetensors", "checkpoint.safetensors"):
+        expected, got = load_file(whole / name), load_file(cut / name)
+        assert expected.keys() == got.keys()
+        assert all((expected[key] == got[key]).all() for key in expected)
+    first, second = (read_result(folder / "result.json") for folder in (whole, cut))
+    assert [first[key] for key in ("valid", "test", "steps")] == [
+        second[key] for key in ("valid", "test", "steps")
+    ]
+    curves = [[(p["step"], p.get("loss"), p.get("valid")) for p in r["curve"]] for r in (first, second)]
+    assert curves[0] == curves[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_with_a_checkpoint(number, code, tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", tiny, "--steps", "100000", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kru", *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
+    while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").stat().st_size < 500:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    last = errors.strip().splitlines()[-1]
+    assert "stopped with a checkpoint" in last
+    assert f"kru train {tiny} --seed 3 --steps 100000 --out {out}" in last
+    assert "Traceback" not in errors
+    assert main(["train", tiny, "--steps", "10", "--out", str(out), "--resume"]) == 0
+    assert "going on from step" in capsys.readouterr().err
+
+
+def test_a_full_disk_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
+    whole, full = tmp_path / "whole", tmp_path / "full"
+    assert main(["train", tiny, "--quiet", "--out", str(whole)]) == 0
+    writes = iter(range(10**9))
+    real = os.fsync
+
+    def fsync(descriptor):
+        if next(writes) > 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    arguments = ["train", tiny, "--quiet", "--out", str(full), "--checkpoint-seconds", "0"]
+    assert main(arguments) == 1
+    assert "cannot write (No space left on device); what was there before is whole" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main([*arguments, "--resume"]) == 0
+    expected, got = (load_file(folder / "weights.safetensors") for folder in (whole, full))
+    assert all((expected[key] == got[key]).all() for key in expected)
+
+
+def test_result_has_what_reports_read(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", tiny, "--quiet", "--results", "results"]) == 0
+    result = json.loads(Path("results/tiny-seed3.json").read_text())
+    assert result["command"] == f"kru train {tiny} --seed 3"
+    assert result["parameters"] == {"total": 362, "recurrent": 24}
+    assert result["steps"] == 60
+    assert result["epochs"] == pytest.approx(60 / 25000)
+    assert result["measure"] == "cross entropy"
+    assert {"commit", "machine", "wall_seconds", "valid", "test"} <= set(result)
+    assert [point["step"] for point in result["curve"] if "valid" in point] == [
+        7 * n for n in range(1, 9)
+    ] + [60]
+    assert Path("runs/tiny-seed3/result.json").exists()
+    assert Path("results/weights/tiny-seed3.safetensors").exists()
+
+
+def test_a_finished_run_is_not_run_again_but_can_be_prolonged(tiny, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["train", tiny, "--quiet", "--out", out]) == 0
+    first = capsys.readouterr().out
+    assert main(["train", tiny, "--quiet", "--out", out]) == 0
+    assert capsys.readouterr().out == first
+    assert main(["train", tiny, "--quiet", "--out", out, "--steps", "80"]) == 0
+    assert "of 80)" in capsys.readouterr().out
+
+
+def test_divergence_is_explained_and_the_best_weights_kept(tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--optimizer.lr", "1e25"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("kru train: training diverged: ")
+    assert "--optimizer.recurrent-scale" in message
+    assert message.count("\n") == 1
+    assert all(tensor.isfinite().all() for tensor in load_file(out / "weights.safetensors").values())
+
+
+def test_settings_of_another_run_are_refused(tiny, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3"]) == 0
+    assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3", "--penalty", "0.7"]) == 2
+    assert "has a run with other settings (here penalty 0.7)" in capsys.readouterr().err
