@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib.axes import Axes
 
@@ -52,14 +52,17 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     """The validation measure of each model, a line for each seed, and the baseline without memory."""
     any_run = next(iter(runs.values()))[0]
     falls_to_zero = any_run["measure"] in ("cross entropy", "mean squared error")
-    axes.axhline(any_run["baseline"], color="0.4", linestyle=":", linewidth=1.5, label="no memory")
-    ends = []
+    baseline = any_run["baseline"]
+    axes.axhline(baseline, color="0.4", linestyle=":", linewidth=1.5, label=f"no memory ({baseline:.3g})")
+    longest = max(result["curve"][-1]["seconds"] for results in runs.values() for result in results)
+    unit, scale = ("minutes", 60.0) if longest > 120 else ("seconds", 1.0)
+    values = []
     for kind, results in runs.items():
         for number, result in enumerate(results):
             points = [point for point in result["curve"] if "valid" in point]
-            ends.append([point["valid"] for point in points])
+            values += [point["valid"] for point in points[len(points) // 10 :]]
             axes.plot(
-                [point[axis] / (60 if axis == "seconds" else 1) for point in points],
+                [point[axis] / (scale if axis == "seconds" else 1) for point in points],
                 [max(point["valid"], FLOOR) if falls_to_zero else point["valid"] for point in points],
                 color=COLOURS[kind],
                 linestyle=DASHES.get(kind, "-"),
@@ -68,25 +71,20 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
             )
     axes.set(
         title=title,
-        xlabel="minutes of training" if axis == "seconds" else "training steps",
-        ylabel=f"validation {any_run['measure']}",
+        xlabel=f"{unit} of training" if axis == "seconds" else "training steps",
+        ylabel=f"validation\n{any_run['measure']}",
     )
     if falls_to_zero:
         axes.set_yscale("log")
-    else:
-        _trim(axes, ends, any_run)
+    elif values:
+        axes.set_ylim(*_limits(values, any_run["lower_is_better"]))
     axes.legend()
 
 
-def _trim(axes: Axes, ends: list[list[float]], result: dict[str, Any]) -> None:
-    """Leave out the first steep part of the curves, which would flatten everything else."""
-    values = sorted(value for curve in ends for value in curve[len(curve) // 10 :])
-    if not values:
-        return
-    low, high = values[0], values[-1]
+def _limits(values: list[float], lower_is_better: bool) -> tuple[float, float]:
+    """Limits that leave out the worst tenth: the first steep part would flatten everything else."""
+    values = sorted(values)
+    cut = len(values) // 10
+    low, high = (values[0], values[-1 - cut]) if lower_is_better else (values[cut], values[-1])
     margin = 0.08 * (high - low) or 0.1
-    baseline = result["baseline"]
-    if result["lower_is_better"]:
-        axes.set_ylim(low - margin, min(high, max(values[int(0.9 * (len(values) - 1))], baseline)) + margin)
-    else:
-        axes.set_ylim(max(low, min(values[len(values) // 10], baseline + 100)) - margin, high + margin)
+    return low - margin, high + margin
