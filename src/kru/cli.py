@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuntimeError, OSError) as error:
         return _fail(name, error, 1)
     except KeyboardInterrupt:
+        print(f"kru {name}: interrupted", file=sys.stderr)
         return 130
 
 

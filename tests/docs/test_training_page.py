@@ -27,5 +27,5 @@ def test_the_commands_exist(command):
 def test_the_recipes_and_targets_exist():
     for name in re.findall(r"^kru train ([\w-]+)", PAGE, re.MULTILINE):
         load_recipe(name)
-    table = re.findall(r"^\| `([\w-]+)` \| (?:T =|permuted|large|JSB|the corpus|both)", PAGE, re.MULTILINE)
+    table = re.findall(r"^\| `([\w-]+)` \| (?:T =|permuted|small|JSB|the corpus|both)", PAGE, re.MULTILINE)
     assert table == target_names()

@@ -34,7 +34,7 @@ QUICK = {
     "copy": Quick(("copy-1000",), steps=800, every=50, sequences=200, T=300),
     "adding": Quick(("adding-200",), steps=1200, every=100, sequences=500),
     "mnist": Quick(("pmnist",), steps=550, every=110, sequences=1000),
-    "ptb": Quick(("ptb-large",), steps=600, every=100, sequences=50_000),
+    "ptb": Quick(("ptb-small",), steps=600, every=100, sequences=50_000),
     "music": Quick(("jsb",), epochs=60),
     "timit": Quick(("timit",), epochs=4),
     WALL_CLOCK: Quick(("jsb", "piano-midi"), epochs=20),
