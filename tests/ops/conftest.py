@@ -3,6 +3,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+collect_ignore = ["agreement.py", "direct_calls.py", "peak_memory.py"]  # scripts for processes of their own
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:

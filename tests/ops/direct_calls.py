@@ -5,14 +5,13 @@ It prints how many calls gave a result and how many an exception.
 
 import itertools
 import random
-import sys
 
 import torch
 
 import kru  # noqa: F401 (registers the operators)
 
 K, r = torch.ops.kru, torch.randn
-rng = random.Random(int(sys.argv[1]))
+rng = random.Random(0)
 eye = [torch.eye(2), torch.eye(3)]
 good = {
     "dstates": r(5, 4, 6),

@@ -330,13 +330,10 @@ def test_many_factors() -> None:
     torch.testing.assert_close(kru.kron_matmul(x, [torch.eye(2)] + [torch.ones(1, 1)] * 500), x)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_operators_called_directly(seed: int) -> None:
+def test_operators_called_directly() -> None:
     """With thousands of wrong arguments, in a process of its own: it must live on and refuse most of them."""
     script = Path(__file__).with_name("direct_calls.py")
-    run = subprocess.run(
-        [sys.executable, str(script), str(seed)], capture_output=True, text=True, timeout=100
-    )
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, (run.returncode, run.stderr[-2000:])
     passed, refused = map(int, run.stdout.split())
     assert refused > 1000

@@ -202,3 +202,14 @@ def test_dense_matrix() -> None:
     torch.testing.assert_close(kru.kron_dense([a.mH, a.conj()]), dense_matrix([a.mH, a.conj()]))
     with pytest.raises(ValueError, match="factors: expected at least one matrix, got none"):
         kru.kron_dense([])
+
+
+def test_the_same_factor_several_times() -> None:
+    torch.manual_seed(0)
+    x, factor = (
+        torch.randn(3, 32, dtype=torch.float64),
+        torch.randn(2, 2, dtype=torch.float64, requires_grad=True),
+    )
+    (got,) = torch.autograd.grad(kru.kron_matmul(x, [factor] * 5).square().sum(), factor)
+    (expected,) = torch.autograd.grad((x @ dense_matrix([factor] * 5).mT).square().sum(), factor)
+    torch.testing.assert_close(got, expected)
