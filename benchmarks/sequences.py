@@ -31,8 +31,19 @@ def _last(result: object) -> Tensor:
     return result[1][0] if isinstance(result[1], tuple) else result[1]  # type: ignore[index]
 
 
-def _all(result: object) -> Tensor:
-    return result[0]  # type: ignore[index,no-any-return]
+class Readout(nn.Module):
+    """A recurrent layer and a linear map of all its outputs, as in a tagger or a language model."""
+
+    def __init__(self, layer: nn.Module, size: int) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(size, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x)[0])  # type: ignore[no-any-return]
+
+
+def _itself(result: object) -> Tensor:
+    return result  # type: ignore[return-value]
 
 
 def mnist() -> list[Case]:
@@ -44,7 +55,10 @@ def mnist() -> list[Case]:
         "nn.RNN 512": train_step(rnn, x, _last),
         "PyTorch loop": train_step(loop, x, lambda h: h.abs()),  # type: ignore[attr-defined]
     }
-    everywhere = {"kru": train_step(ours, x, _all), "nn.LSTM 128": train_step(lstm, x, _all)}
+    everywhere = {
+        "kru": train_step(Readout(ours, 1024), x, _itself),
+        "nn.LSTM 128": train_step(Readout(lstm, 128), x, _itself),
+    }
     forward = {"kru": inference(ours, x), "nn.LSTM 128": inference(lstm, x), "nn.RNN 512": inference(rnn, x)}
     name = "KRU 512 (2x2, complex), T=784 B=50"
     return [
@@ -75,7 +89,10 @@ def timit() -> list[Case]:
     ours, lstm = kru.KRULSTM(26, 2048, factors=[128, 16]), nn.LSTM(26, 2048)
     name = "KRULSTM 2048 (128, 16), batch 1, T=300"
     forward = {"kru": inference(ours, x), "nn.LSTM 2048": inference(lstm, x)}
-    steps = {"kru": train_step(ours, x, _all), "nn.LSTM 2048": train_step(lstm, x, _all)}
+    steps = {
+        "kru": train_step(Readout(ours, 2048), x, _itself),
+        "nn.LSTM 2048": train_step(Readout(lstm, 2048), x, _itself),
+    }
     return [
         Case(f"{name}, inference", forward, [("nn.LSTM 2048", "kru", 20.0)]),
         Case(f"{name}, training", steps, [("nn.LSTM 2048", "kru", 15.0)]),

@@ -26,7 +26,12 @@ class Arena {
   // A piece starts on a cache line and is followed by room for one vector: kernels may read, never write, past its end.
   template <class T> T* take(int64_t count) {
     const size_t bytes = size_t(count) * sizeof(T) + KRU_VECTOR_BYTES;
-    char* memory = static_cast<char*>(aligned_alloc(64, 64 + (bytes + 63) / 64 * 64));
+    const size_t rounded = (bytes + 63) / 64 * 64;
+    if (rounded <= sizeof first_ - used_) {
+      used_ += rounded;
+      return reinterpret_cast<T*>(first_ + used_ - rounded);
+    }
+    char* memory = static_cast<char*>(aligned_alloc(64, 64 + rounded));
     if (memory == nullptr) throw OutOfMemory{};
     *reinterpret_cast<void**>(memory) = last_;
     last_ = memory;
@@ -40,7 +45,10 @@ class Arena {
   }
 
  private:
-  void* last_ = nullptr;  // each piece's first 64 bytes hold the address of the one before
+  // Small calls need no more than this, and so no allocation at all.
+  alignas(64) char first_[8192];
+  size_t used_ = 0;
+  void* last_ = nullptr;  // each other piece's first 64 bytes hold the address of the one before
 };
 
 }  // namespace KRU_ISA

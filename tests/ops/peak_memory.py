@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from kru.ops import scan
+from kru.ops import buffers, scan
 
 UNITS, BATCH, STEPS = 256, 32, (400, 800)
 SIZES = {"small": 2, "large": 32, "symbols": 50}
@@ -36,6 +36,7 @@ def peak(mode: str, cell: str, nonlinearity: str, field: str, kind: str, steps: 
     modrelu = cell == "elman" and nonlinearity == "modrelu"
     bias = torch.zeros(UNITS if modrelu else width, requires_grad=train)
     gc.collect()
+    buffers.clear()
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     result = scan(x, weight, factors, cell=cell, nonlinearity=nonlinearity, field=field, bias=bias)

@@ -74,10 +74,9 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     For small products torch's dispatcher and the checks cost more than the arithmetic. This path looks at each argument
     once and leaves every other case, errors included, to the full one.
     """
-    library = native.library
     if (
         torch.compiler.is_compiling()
-        or library is None
+        or native.library is None
         or type(x) is not Tensor
         or (kind := native.DTYPES.get(x.dtype)) is None
         or not x.is_cpu
@@ -95,15 +94,22 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     if not shape or shape[-1] != columns or not shapes.matrices:
         return None
     y = torch.empty_like(x) if shapes.rows == columns else native.empty((*shape[:-1], shapes.rows), x)
-    call = native.KronCall(
-        *kind, torch.get_num_threads(), shapes.count, x.numel() // columns, shapes.p, shapes.q
+    call = native.pack_kron_call(
+        *kind,
+        torch.get_num_threads(),
+        shapes.count,
+        x.numel() // columns,
+        shapes.p,
+        shapes.q,
+        0 if addresses is None else ctypes.addressof(addresses),
+        x.data_ptr(),
+        y.data_ptr(),
+        0,
+        0,
+        0,
+        0 if packed is None else packed.data_ptr(),
     )
-    call.x, call.y = x.data_ptr(), y.data_ptr()
-    if packed is None:
-        call.factors = ctypes.addressof(addresses)
-    else:
-        call.packed = packed.data_ptr()
-    native.check_status(library.kru_kron_forward(call))
+    native.check_status(native.kron_forward_packed(call))
     return y
 
 

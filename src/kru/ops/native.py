@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import struct
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+from kru.ops import buffers
 
 HUGE = 4 << 20
 """Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
@@ -86,6 +89,16 @@ library = _load()
 """The loaded library, or None: then everything runs on the reference."""
 
 
+pack_kron_call = struct.Struct("4iq9P").pack
+"""A KronCall as bytes, in the order of its fields: for small products, filling the structure is too slow."""
+kron_forward_packed: Any = None
+if library is not None:
+    kron_forward_packed = library[
+        "kru_kron_forward"
+    ]  # a function object of its own, with other argument types
+    kron_forward_packed.argtypes, kron_forward_packed.restype = [c_char_p], ctypes.c_int
+
+
 def simd() -> str:
     """The instruction set of the native kernels ("avx512", "avx2", "neon", "baseline"), or "none" without them."""
     return library.kru_simd().decode() if library is not None else "none"
@@ -135,6 +148,9 @@ def dense(tensor: Tensor) -> Tensor:
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     """A fresh tensor of like's dtype on the CPU."""
+    kept = buffers.large(shape, like.dtype)
+    if kept is not None:
+        return kept
     out = torch.empty(shape, dtype=like.dtype)
     size = out.numel() * out.element_size()
     if size >= HUGE and library is not None:

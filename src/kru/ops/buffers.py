@@ -1,0 +1,62 @@
+"""Large buffers that are kept for the next call.
+
+A training step with long sequences needs a fresh buffer of a hundred megabytes for its states. The system clears every
+page of it, which takes as long as a good part of the arithmetic, and frees it again after the step. Here the memory of
+the last such buffers is kept, at most `KEPT` of them, and lent out again as soon as nobody holds a tensor on it.
+`clear` gives it back.
+"""
+
+import ctypes
+import mmap
+import threading
+import weakref
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LARGE = 32 << 20
+"""Buffers from this many bytes on are kept; smaller ones are cheap to get from torch."""
+KEPT = 2
+
+_free: list[mmap.mmap] = []
+_lock = threading.RLock()  # a finalizer may run while this thread holds the lock
+
+
+def large(shape: Sequence[int], dtype: torch.dtype) -> Tensor | None:
+    """An uninitialised tensor on the CPU, or None if it is too small to be worth keeping."""
+    size = prod(shape) * dtype.itemsize
+    if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    block = _take(size)
+    # torch holds this object as long as anything shares the tensor's memory.
+    owner: Any = (ctypes.c_char * size).from_buffer(block)
+    weakref.finalize(owner, _give_back, block).atexit = False
+    return torch.frombuffer(owner, dtype=dtype, count=prod(shape)).view(tuple(shape))
+
+
+def clear() -> None:
+    """Give the memory that is kept, and not lent out, back to the system."""
+    with _lock:
+        _free.clear()
+
+
+def _take(size: int) -> mmap.mmap:
+    with _lock:
+        for block in _free:
+            if size <= len(block) <= size + size // 4:
+                _free.remove(block)
+                return block
+        # None fits: sizes have changed, and what is kept would only add to the peak.
+        _free.clear()
+    block = mmap.mmap(-1, size)
+    block.madvise(mmap.MADV_HUGEPAGE)
+    return block
+
+
+def _give_back(block: mmap.mmap) -> None:
+    with _lock:
+        _free.append(block)
+        del _free[:-KEPT]
