@@ -7,11 +7,13 @@
 namespace kru {
 namespace KRU_ISA {
 
-// out = sigma(z + a); planes of z `plane` apart, those of a and out `units` apart.
+// out = sigma(z + a); planes of z `plane` apart, those of a and out `units` apart. `ahead` is the row written next: it is
+// fetched line by line on the way, as rows of neighbouring steps lie too far apart for the processor to guess.
 template <class T, bool C, int Nonlinearity>
-void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out) {
+void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out, const T* ahead) {
   using V = Vec<T>;
   each_vector<T>(units, [&](int64_t i, int64_t part) KRU_LAMBDA {
+    __builtin_prefetch(ahead + (C ? 2 : 1) * i, 1);
     V re = load_part(z + i, part) + load_part(a + i, part), im{};
     if (C) im = load_part(z + plane + i, part) + load_part(a + units + i, part);
     if (Nonlinearity == KRU_MODRELU) {
@@ -26,12 +28,13 @@ void elman_activate(const T* z, int64_t plane, const T* a, const T* bias, int64_
 }
 
 template <class T, bool C>
-void elman_activate(int nonlinearity, const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out) {
+void elman_activate(int nonlinearity, const T* z, int64_t plane, const T* a, const T* bias, int64_t units, T* out,
+                    const T* ahead) {
   switch (nonlinearity) {
-    case KRU_MODRELU: return elman_activate<T, C, KRU_MODRELU>(z, plane, a, bias, units, out);
-    case KRU_TANH: return elman_activate<T, C, KRU_TANH>(z, plane, a, bias, units, out);
-    case KRU_RELU: return elman_activate<T, C, KRU_RELU>(z, plane, a, bias, units, out);
-    default: return elman_activate<T, C, KRU_IDENTITY>(z, plane, a, bias, units, out);
+    case KRU_MODRELU: return elman_activate<T, C, KRU_MODRELU>(z, plane, a, bias, units, out, ahead);
+    case KRU_TANH: return elman_activate<T, C, KRU_TANH>(z, plane, a, bias, units, out, ahead);
+    case KRU_RELU: return elman_activate<T, C, KRU_RELU>(z, plane, a, bias, units, out, ahead);
+    default: return elman_activate<T, C, KRU_IDENTITY>(z, plane, a, bias, units, out, ahead);
   }
 }
 
@@ -65,8 +68,8 @@ void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker&
         const int64_t row = block.order[r];
         T* out = scan.at(call.states, t, row, s);
         const int64_t next = call.reverse ? t - 1 : t + 1;
-        if (next >= 0 && next < scan.steps) prefetch<true>(scan.at(call.states, next, row, s), s);
-        elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out);
+        const T* ahead = next >= 0 && next < scan.steps ? scan.at(call.states, next, row, s) : out;
+        elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out, ahead);
         if (direct)
           h = out;
         else
@@ -113,7 +116,7 @@ template <class T, bool C, class M> class ElmanBackward {
         for (int64_t r = 0; r < running; ++r) {
           const int64_t row = block.order[r];
           const int64_t next = call.reverse ? t + 2 : t - 2;
-          if (next >= 0 && next < scan_.steps) prefetch<false>(scan_.at(call.states, next, row, s_), s_);
+          ahead_ = scan_.at(static_cast<const void*>(call.states), next >= 0 && next < scan_.steps ? next : t, row, s_);
           at_nonlinearity(t, row, r);
           input_.accumulate(t, row, dz_);
           if (dz_ == dz_block_) continue;
@@ -182,6 +185,7 @@ template <class T, bool C, class M> class ElmanBackward {
     Mask<T> unsure{};
     T* db = z_;  // z_ holds z only for Exact, where db is added at once
     each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
+      __builtin_prefetch(ahead_ + (C ? 2 : 1) * i, 0);
       const V re = load_part(from + i, part), b = load_part(bias_ + i, part);
       V im{}, g_re = load_part(g + i, part) + load_part(dout + i, part), g_im{};
       if (C) {
@@ -219,6 +223,7 @@ template <class T, bool C, class M> class ElmanBackward {
   int64_t n_, s_, block_rows_, plane_;
   T *carry_, *dz_block_, *dz_, *z_, *previous_, *zeros_;
   const T* bias_;
+  const T* ahead_ = nullptr;  // the state needed in the next step but one, fetched on the way
 };
 
 }  // namespace KRU_ISA

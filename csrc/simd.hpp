@@ -63,13 +63,6 @@ template <class T> KRU_INLINE void store_part(T* p, Vec<T> v, int64_t count) {
   for (int64_t i = 0; i < count; ++i) p[i] = v[i];
 }
 
-// Fetch a row that will be needed soon into the cache: rows of neighbouring steps lie too far apart for the processor
-// to guess.
-template <bool Write, class T> KRU_INLINE void prefetch(const T* row, int64_t count) {
-  const char* at = reinterpret_cast<const char*>(row);
-  for (int64_t byte = 0; byte < count * int64_t(sizeof(T)); byte += 64) __builtin_prefetch(at + byte, Write ? 1 : 0);
-}
-
 // body(i, lanes) for a row of n values, vector by vector; all but the last know at compile time that they are full.
 template <class T, class Body> KRU_INLINE void each_vector(int64_t n, const Body& body) {
   int64_t i = 0;

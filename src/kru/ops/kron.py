@@ -1,7 +1,6 @@
 """The product with a Kronecker matrix: arguments checked here, computed by the native kernels or the reference."""
 
 import ctypes
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +80,7 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
         or (kind := native.DTYPES.get(x.dtype)) is None
         or not x.is_cpu
         or not x.is_contiguous()
-        or x.is_conj()
+        or (kind[1] and x.is_conj())
         or x.is_neg()
         or torch._C._len_torch_dispatch_stack()
         or native.transforming()
@@ -113,9 +112,6 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     return y
 
 
-_dtype_of = operator.attrgetter("dtype")
-
-
 def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Shapes, Any, Any] | None:
     """Shapes of ordinary factors on the CPU without gradient, and an array of their addresses or all of them packed."""
     if not isinstance(factors, (list, tuple)):
@@ -126,7 +122,11 @@ def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Sha
         if count > 3 and len(size) == 2 and size == factors[-1].shape:
             # One stack of many small factors costs less than a look at each, and settles strides and lazy bits.
             packed = torch.stack(factors)
-            if packed.requires_grad or not packed.is_cpu or set(map(_dtype_of, factors)) != {dtype}:
+            if (
+                packed.requires_grad
+                or not packed.is_cpu
+                or [factor.dtype for factor in factors].count(dtype) != count
+            ):
                 return None
             return native.equal_shapes(size, count), None, packed
         grad = torch.is_grad_enabled()
