@@ -26,11 +26,14 @@ _lock = threading.RLock()  # a finalizer may run while this thread holds the loc
 
 
 def large(shape: Sequence[int], dtype: torch.dtype) -> Tensor | None:
-    """An uninitialised tensor on the CPU, or None if it is too small to be worth keeping."""
+    """An uninitialised tensor on the CPU, or None if it is too small to be worth keeping or too large to be had."""
     size = prod(shape) * dtype.itemsize
     if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
-    block = _take(size)
+    try:
+        block = _take(size)
+    except (OSError, OverflowError):
+        return None  # torch says better than we could that there is no such memory
     # torch holds this object as long as anything shares the tensor's memory.
     owner: Any = (ctypes.c_char * size).from_buffer(block)
     weakref.finalize(owner, _give_back, block).atexit = False
