@@ -1,6 +1,6 @@
 // Small matrix products, real or complex in separate planes: C[i, j] = sum_k A[i, k] B[k, j], vectors along j.
 //
-// A tile of C (6 rows by 2 vectors real, 3 by 2 complex) stays in registers over the whole sum. Entries of A are
+// A tile of C (6 rows by 2 vectors real, 2 by 2 complex) stays in registers over the whole sum. Entries of A are
 // broadcast, so A may have any strides; B's rows are read as vectors, possibly past column J into memory that must exist.
 #pragma once
 
@@ -20,7 +20,7 @@ template <class T> struct Operand {
   int64_t plane;  // the imaginary plane lies this many values after the real one
 };
 
-template <class T, bool C> constexpr int kTileRows = C ? 3 : 6;
+template <class T, bool C> constexpr int kTileRows = C ? 2 : 6;
 template <class T> constexpr int64_t kPanel = 2 * kLanes<T>;
 
 // What a tile is multiplied from. Panels of kPanel columns of B start `panel` values apart.
@@ -124,7 +124,7 @@ void multiply(const Product<T>& m, int64_t first, int64_t last) {
       switch (m.rows * (t + 1) / tiles - row) {
         case 1: tile_row<T, C, ConjugateB, Add, 1>(m, row, column); break;
         case 2: tile_row<T, C, ConjugateB, Add, 2>(m, row, column); break;
-        case 3: tile_row<T, C, ConjugateB, Add, 3>(m, row, column); break;
+        case 3: if constexpr (!C) tile_row<T, C, ConjugateB, Add, 3>(m, row, column); break;
         case 4: if constexpr (!C) tile_row<T, C, ConjugateB, Add, 4>(m, row, column); break;
         case 5: if constexpr (!C) tile_row<T, C, ConjugateB, Add, 5>(m, row, column); break;
         case 6: if constexpr (!C) tile_row<T, C, ConjugateB, Add, 6>(m, row, column); break;
