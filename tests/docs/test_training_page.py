@@ -16,7 +16,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 def test_the_recipe_is_valid():
     [text] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     recipe = parse_recipe(text, "mine", where="docs/training.md")
-    build_model(recipe.model, problem_sizes(recipe.task))
+    model = build_model(recipe.model, problem_sizes(recipe.task))
+    assert sum(parameter.numel() for parameter in model.parameters()) > 0
 
 
 @pytest.mark.parametrize("command", re.findall(r"^kru (\w+)", PAGE, re.MULTILINE))

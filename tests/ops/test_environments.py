@@ -88,7 +88,7 @@ def test_memory_full_of_nan(tmp_path: Path) -> None:
 @needs_native
 def test_tensors_full_of_nan() -> None:
     """torch fills what it allocates; the C library what the kernels allocate, with large numbers."""
-    run(str(AGREEMENT), "--fill", MALLOC_PERTURB_="1")
+    assert run(str(AGREEMENT), "--fill", MALLOC_PERTURB_="1").stdout.split() == [native.simd()]
 
 
 def test_native_kernels_switched_off() -> None:
