@@ -107,7 +107,20 @@ def test_rates_fall_and_training_stops_when_validation_stalls(tiny):
     assert trainer.run() == "early"
     assert trainer.progress.step == 5 * 7
     assert trainer.progress.rate == 0.25
-    assert trainer.optimizer.param_groups[0]["lr"] == 1e-30 * 0.25
+    assert trainer.optimizer.param_groups[0]["lr"] == 0.5e-30  # of the last step, before the last validation
+
+
+def test_cosine_takes_the_rates_to_nothing_over_the_budget(tiny):
+    recipe, task = case("copy", tiny)
+    cosine = replace(recipe, schedule=replace(recipe.schedule, shape="cosine", factor=1.0), steps=40)
+    rates = []
+    trainer = Trainer(cosine, task, report=lambda _: rates.append(trainer.optimizer.param_groups[0]["lr"]))
+    trainer.run()
+    steps = sorted(set(rates), reverse=True)
+    assert len(steps) == 40
+    assert steps[0] == 1e-3
+    assert steps[20] == pytest.approx(0.5e-3)
+    assert 0 < steps[-1] < 1e-5
 
 
 def test_recurrent_matrix_has_its_own_rate(tiny):

@@ -72,10 +72,12 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """What happens when the validation measure does not improve."""
+    """How the rates fall: over the budget, and when the validation measure does not improve."""
 
+    shape: Literal["constant", "cosine"] = "constant"
+    """cosine: the rates fall to 0 along half a cosine over the budget, which a longer budget stretches"""
     factor: float = 1.0
-    """what the rates are multiplied by; 1: they stay"""
+    """what the rates are multiplied by when validation does not improve; 1: they stay"""
     patience: int = 0
     """validations without improvement that are borne before that"""
     stop_after: int = 0

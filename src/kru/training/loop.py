@@ -95,7 +95,6 @@ class Trainer:
         self.model.load_state_dict(checkpoint.weights)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
-        self._set_rates()
         self.best_weights = checkpoint.best_weights
         self._carried = checkpoint.carried
         torch.set_rng_state(checkpoint.generator)
@@ -160,6 +159,7 @@ class Trainer:
     def _step(self, seconds: float) -> None:
         recipe, progress = self.recipe, self.progress
         batch = self._epoch_batches()[progress.index]
+        self._set_rates()
         outputs, state = self.model(batch.inputs, self._carried if batch.carry else None)
         loss = self.task.loss(outputs, batch)
         penalty = None
@@ -220,7 +220,6 @@ class Trainer:
             if progress.since_decay > recipe.schedule.patience:
                 progress.rate *= recipe.schedule.factor
                 progress.since_decay = 0
-                self._set_rates()
         distance = distance_from_unitary(self.model)
         with torch.no_grad():
             penalty = unitary_penalty(self.model).item() if recipe.penalty else None
@@ -232,7 +231,7 @@ class Trainer:
                 loss=self._take_loss(),
                 penalty=penalty,
                 valid=value,
-                rate=progress.rate * recipe.optimizer.lr,
+                rate=self._rate() * recipe.optimizer.lr,
                 distance=distance,
             )
         self.report(Event(progress, penalty, None, value, is_best, distance))
@@ -247,12 +246,16 @@ class Trainer:
         progress, recipe = self.progress, self.recipe
         if recipe.schedule.stop_after and progress.stale >= recipe.schedule.stop_after:
             return "early"
-        spent = (
-            (recipe.steps and progress.step >= recipe.steps)
-            or (recipe.epochs and progress.epoch >= recipe.epochs)
-            or (recipe.minutes and progress.seconds >= 60 * recipe.minutes)
+        return "budget" if self._spent() >= 1 else ""
+
+    def _spent(self) -> float:
+        """The fraction of the budget that is spent, by the bound that will be reached first."""
+        progress, recipe = self.progress, self.recipe
+        return max(
+            progress.step / recipe.steps if recipe.steps else 0.0,
+            self._epochs() / recipe.epochs if recipe.epochs else 0.0,
+            progress.seconds / (60 * recipe.minutes) if recipe.minutes else 0.0,
         )
-        return "budget" if spent else ""
 
     def _epoch_batches(self) -> Batches:
         recipe, epoch = self.recipe, self.progress.epoch
@@ -270,9 +273,15 @@ class Trainer:
         progress.loss_sum, progress.loss_count = 0.0, 0
         return mean
 
+    def _rate(self) -> float:
+        """What the recipe's rates are multiplied by at this step."""
+        if self.recipe.schedule.shape == "constant":
+            return self.progress.rate
+        return self.progress.rate * (1 + math.cos(math.pi * min(self._spent(), 1.0))) / 2
+
     def _set_rates(self) -> None:
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * self.progress.rate
+            group["lr"] = rate * self._rate()
 
 
 def distance_from_unitary(model: Model) -> float | None:
