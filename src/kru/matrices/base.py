@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.factors import Shapes
+from kru.moments import Replacement
 
 CONSTRAINTS = ("soft", "exact", "none")
 
@@ -39,6 +40,10 @@ class RecurrentMatrix(nn.Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         raise NotImplementedError
+
+    def merge_factors(self, i: int) -> Replacement:
+        """Make one factor, W_i ⊗ W_{i+1}, of factors i and i + 1: the same W with more parameters."""
+        raise TypeError(f"merge: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
     def dense_factors(self, gate: int = 0) -> list[Tensor]:
         """The factors of one gate as ordinary matrices (P, Q), real or complex, as for `kru.kron_dense`."""

@@ -1,10 +1,15 @@
 """Kronecker factors that are exactly unitary, by the Cayley transform of skew-Hermitian matrices."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
+from kru.matrices.factored import expect_neighbours
+from kru.matrices.reshaping import kron, to_matrices, to_stored
+from kru.moments import Replacement
 from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
 
@@ -51,8 +56,7 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
         each = (gates,) if gates > 1 else ()
         planes = (2,) if field == "complex" else ()
         for f, (size, _) in enumerate(shapes):
-            free = size * size if field == "complex" else size * (size - 1) // 2
-            skew = torch.empty(*each, free, device=device, dtype=dtype)
+            skew = torch.empty(*each, free_entries(size, field), device=device, dtype=dtype)
             base = torch.empty(*each, *planes, size, size, device=device, dtype=dtype)
             self.register_parameter(f"skew_{f}", nn.Parameter(skew))
             self.register_buffer(f"base_{f}", base)
@@ -80,6 +84,43 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
             drawn = initial_factor(size, size, field=self.field, method=self.init, count=self.gates)
             base.copy_(drawn.reshape(base.shape))
             getattr(self, f"skew_{f}").zero_()
+
+    @torch.no_grad()
+    def merge_factors(self, i: int) -> Replacement:
+        """Make one factor of two: V = W_i ⊗ W_{i+1}, which is unitary, and S = 0 there.
+
+        The free entries of S are coordinates around another V now, so an optimiser starts anew with them.
+        """
+        expect_neighbours(i, self.shapes)
+        a, b = (to_matrices(factor, self.field) for factor in self.factors()[i : i + 2])
+        return self._replace_factors(i, 2, [to_stored(kron(a, b))])
+
+    def _replace_factors(self, i: int, count: int, new: Sequence[Tensor]) -> Replacement:
+        """Put factors V, with S = 0, in the place of `count` others."""
+        skews = [getattr(self, f"skew_{f}") for f in range(len(self.shapes))]
+        bases = [getattr(self, f"base_{f}") for f in range(len(self.shapes))]
+        old, like = tuple(skews[i : i + count]), bases[i]
+        for f in range(len(self.shapes)):
+            delattr(self, f"skew_{f}")
+            delattr(self, f"base_{f}")
+        sizes = [base.shape[-1] for base in new]
+        each = like.shape[:1] if self.gates > 1 else ()
+        added = tuple(
+            nn.Parameter(like.new_zeros(*each, free_entries(size, self.field)), old[0].requires_grad)
+            for size in sizes
+        )
+        skews[i : i + count] = added
+        bases[i : i + count] = [base.to(like.dtype) for base in new]
+        for f, (skew, base) in enumerate(zip(skews, bases, strict=True)):
+            self.register_parameter(f"skew_{f}", skew)
+            self.register_buffer(f"base_{f}", base)
+        self.shapes = tuple((base.shape[-1], base.shape[-1]) for base in bases)
+        return Replacement(old, added)
+
+
+def free_entries(size: int, field: str) -> int:
+    """Dimensions of the unitary (real: orthogonal) n x n matrices."""
+    return size * size if field == "complex" else size * (size - 1) // 2
 
 
 def cayley(skew: Tensor, base: Tensor, *, field: str) -> Tensor:

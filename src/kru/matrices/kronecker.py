@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from kru.factors import Shapes, square_shapes
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
 from kru.matrices.exact import UnitaryKroneckerMatrix
+from kru.matrices.factored import Factored
 from kru.precision import computing_dtype
 from kru.unitary import initial_factor
 
 
-class KroneckerMatrix(RecurrentMatrix):
+class KroneckerMatrix(Factored, RecurrentMatrix):
     """W = W_0 ⊗ ... ⊗ W_{F-1} with every entry of every factor a parameter `factor_0`, `factor_1`, ...
 
     >>> import torch
@@ -46,7 +47,7 @@ class KroneckerMatrix(RecurrentMatrix):
 
     def factors(self) -> list[Tensor]:
         dtype = computing_dtype(self.factor_0.dtype)
-        return [getattr(self, f"factor_{f}").to(dtype) for f in range(len(self.shapes))]
+        return [factor.to(dtype) for factor in self.factor_parameters]
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from kru.factors import parse_factors, rectangular_shapes
+from kru.matrices.factored import Factored
+from kru.nn.reshaping import Reshaped, reshape
 from kru.ops import kron_matmul
 from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
 
 
-class KroneckerLinear(nn.Module):
+class KroneckerLinear(Factored):
     """y = (W_0 ⊗ ... ⊗ W_{F-1}) x + b, with factors of any shapes: `torch.nn.Linear` with few parameters.
 
     Args:
@@ -36,6 +38,7 @@ class KroneckerLinear(nn.Module):
     2048
     """
 
+    field = "real"
     factor_0: nn.Parameter
     bias: nn.Parameter | None
 
@@ -71,7 +74,7 @@ class KroneckerLinear(nn.Module):
     @property
     def factors(self) -> list[Tensor]:
         """The factors (P_f, Q_f)."""
-        return [getattr(self, f"factor_{f}") for f in range(len(self.shapes))]
+        return list(self.factor_parameters)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -97,6 +100,11 @@ class KroneckerLinear(nn.Module):
             if self.bias is not None:
                 output = output + self.bias.to(dtype)
         return output.to(stored)
+
+    def merge(self, i: int, *, optimizer: torch.optim.Optimizer | None = None) -> Reshaped:
+        """Replace factors i and i + 1 by one, their product: the same function with more parameters. See
+        `kru.KRU.merge`."""
+        return reshape(self, [self], lambda layer: layer.merge_factors(i), optimizer)
 
     def extra_repr(self) -> str:
         product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)

@@ -10,13 +10,14 @@ from torch.nn.utils.rnn import PackedSequence
 
 from kru.matrices import RecurrentMatrix
 from kru.nn.arguments import check_dropout, check_dtype, check_sizes, check_switches
+from kru.nn.reshaping import Reshapable
 from kru.nn.sequences import SYMBOLS, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
 from kru.precision import computing_dtype, without_autocast
 
 
-class Recurrent(nn.Module):
+class Recurrent(Reshapable):
     """Layers of a recurrent cell in one or two directions, each with its own recurrent matrix.
 
     Subclasses name the cell, its gates and its states, and say how a recurrent matrix is made. The parameters
