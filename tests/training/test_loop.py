@@ -7,9 +7,11 @@ import torch
 from kru.tasks import PennTreebank
 from kru.tasks.penn_treebank import PennTreebankTask
 from kru.training.checkpoint import Checkpoint
+from kru.training.config import ModelConfig
 from kru.training.interrupt import Interrupted
 from kru.training.loop import DivergedError, Trainer
 from kru.training.metrics import read_metrics
+from kru.training.model import Sizes, seeded_model
 from kru.training.recipes import load_recipe, with_budget
 
 
@@ -33,7 +35,7 @@ def case(kind, tiny):
     recipe = load_recipe(tiny)
     if kind == "copy":
         return recipe, recipe.task.load()
-    model = replace(recipe.model, kind=kind, hidden_size=6, field="real")
+    model = replace(recipe.model, kind=kind, hidden_size=6, field="real", dropout=0.2)
     evaluation = replace(recipe.evaluation, batch_size=3, sequences=0)
     adam = replace(recipe.optimizer, name="adam")
     recipe = with_budget(
@@ -128,6 +130,16 @@ def test_recurrent_matrix_has_its_own_rate(tiny):
     groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
     assert groups["recurrent"]["lr"] == pytest.approx(0.1 * groups["other"]["lr"])
     assert groups["other"]["alpha"] == 0.9
+
+
+def test_dropout_acts_on_the_output_and_only_while_training():
+    sizes = Sizes(3, 5, False)
+    model = seeded_model(ModelConfig(hidden_size=4, dropout=0.5), sizes, 1)
+    plain = seeded_model(ModelConfig(hidden_size=4), sizes, 1)
+    x = torch.randn(20, 2, 3)
+    assert not torch.equal(model(x)[0], plain(x)[0])
+    assert torch.equal(model(x)[1], plain(x)[1])
+    assert torch.equal(model.eval()(x)[0], plain(x)[0])
 
 
 def test_divergence_keeps_the_last_checkpoint(tiny, tmp_path):

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from kru.cli import main
 from kru.training import files
+from kru.training.metrics import read_metrics
 from kru.training.result import read_result
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -103,6 +104,18 @@ def test_result_has_what_reports_read(tiny, tmp_path, monkeypatch):
     ] + [60]
     assert Path("runs/tiny-seed3/result.json").exists()
     assert Path("results/weights/tiny-seed3.safetensors").exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_losses_and_validations(tiny, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--out", str(out), "--steps", "40", "--tensorboard"]) == 0
+    events = accumulator.EventAccumulator(str(out / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [20, 40]
+    valid = [line["valid"] for line in read_metrics(out / "metrics.jsonl") if "valid" in line]
+    shown = [event.value for event in events.Scalars("valid cross entropy")]
+    assert shown == pytest.approx(valid, rel=1e-5)  # metrics are rounded to six digits
 
 
 def test_a_finished_run_is_not_run_again_but_can_be_prolonged(tiny, tmp_path, capsys):

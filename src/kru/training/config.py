@@ -43,9 +43,12 @@ class ModelConfig:
     """how factors are kept unitary: soft by the penalty, exact by construction"""
     train_recurrent: bool = True
     """whether the recurrent matrix is trained or stays as drawn"""
+    dropout: float = 0.0
+    """probability with which a state's entry is hidden from the output map while training"""
 
     def __post_init__(self) -> None:
         _expect("model.hidden-size", self.hidden_size, "at least 1", lambda value: value >= 1)
+        _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
 
 
 @dataclass(frozen=True)

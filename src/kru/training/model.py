@@ -25,11 +25,14 @@ class Model(nn.Module):
         layer: maps (T, B, D), or symbols (T, B), to states (T, B, S).
         output_size: C.
         last_only: whether outputs are (B, C), of the last step, in place of (T, B, C).
+        dropout: probability with which an entry of a state is hidden from the output map while training. The
+            recurrence itself always sees all of it.
     """
 
-    def __init__(self, layer: Recurrent, output_size: int, *, last_only: bool) -> None:
+    def __init__(self, layer: Recurrent, output_size: int, *, last_only: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.layer = layer
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(layer.output_size, output_size)
         self.last_only = last_only
 
@@ -40,7 +43,7 @@ class Model(nn.Module):
         their end cannot touch the outputs before it.
         """
         states, last = self.layer(inputs, state)
-        return self.output(states[-1] if self.last_only else states), last
+        return self.output(self.dropout(states[-1] if self.last_only else states)), last
 
 
 class Sizes(NamedTuple):
@@ -55,7 +58,8 @@ def build_model(config: ModelConfig, sizes: Sizes) -> Model:
     """A model with initial weights from torch's global generator."""
     if config.kind not in LAYERS:
         raise ValueError(f"model.kind: expected one of {', '.join(LAYERS)}, got {config.kind!r}")
-    model = Model(LAYERS[config.kind](sizes.inputs, config), sizes.outputs, last_only=sizes.last_only)
+    layer = LAYERS[config.kind](sizes.inputs, config)
+    model = Model(layer, sizes.outputs, last_only=sizes.last_only, dropout=config.dropout)
     nn.init.zeros_(model.output.bias)
     nn.init.xavier_uniform_(model.output.weight)
     return model

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def one_thread():
     """Models this small gain nothing from threads, and lose much to them on a busy machine."""
     before = torch.get_num_threads()
@@ -38,7 +38,7 @@ sequences = 40
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path, one_thread):
     """The path of a recipe that runs in a second; its test and validation splits are whole, so a little more."""
     path = tmp_path / "tiny.toml"
     path.write_text(TINY)
