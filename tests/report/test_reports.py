@@ -85,6 +85,21 @@ def test_tables_put_ours_beside_the_papers(results, tmp_path, capsys):
     assert "![music](results/figures/music.png)" in text
 
 
+def test_headline_goes_between_the_marks(results, tmp_path, capsys):
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- results -->\nold\n<!-- results -->\nafter\n")
+    assert main(["results", "--results", str(results), "--headline", str(page)]) == 0
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert "old" not in lines
+    music = next(line for line in lines if line.startswith("| JSB"))
+    assert "| KRU | 17,846 | 58 | 8.600 ± 0.141 | 8.59 | 1.5 | 2 |" in music
+    page.write_text("no marks")
+    assert main(["results", "--results", str(results), "--headline", str(page)]) == 2
+    assert "expected a page with <!-- results --> twice" in capsys.readouterr().err
+    assert page.read_text() == "no marks"
+
+
 def test_every_table_can_be_made_without_a_run():
     tables = make_tables([])
     assert len(tables) == len(paper_tables()) == 13

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
+from kru.report.headline import headline, put_between_marks
 from kru.report.records import read_results
 from kru.report.tables import make_tables, report
 from kru.training.files import write_atomically
@@ -24,14 +25,20 @@ class Options:
     """folder of RECIPE-seedN.json files, or of runs"""
     out: Path | None = None
     """also write a page in Markdown, such as RESULTS.md, with the figures found in results/figures"""
+    headline: Path | None = None
+    """also put the short table of the Kronecker models between the two marks <!-- results --> of this page"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "results", arguments)
-    tables = make_tables(read_results(options.results), options.targets)
+    results = read_results(options.results)
+    tables = make_tables(results, options.targets)
     print("\n\n".join(table.plain() for table in tables))
     if options.out is not None:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
         write_atomically(options.out, report(tables, beside).encode())
+    if options.headline is not None:
+        page = put_between_marks(options.headline.read_text(encoding="utf-8"), headline(results))
+        write_atomically(options.headline, page.encode())
     return 0
