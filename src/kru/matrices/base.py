@@ -41,6 +41,10 @@ class RecurrentMatrix(nn.Module):
         """Draw new initial values."""
         raise NotImplementedError
 
+    def parameters_with(self, shapes: Shapes) -> int:
+        """How many parameters this matrix would have with factors of other shapes."""
+        raise NotImplementedError
+
     def merge_factors(self, i: int) -> Replacement:
         """Make one factor, W_i ⊗ W_{i+1}, of factors i and i + 1: the same W with more parameters."""
         raise TypeError(f"merge: expected a matrix with Kronecker factors, got {type(self).__name__}")

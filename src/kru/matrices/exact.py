@@ -85,6 +85,9 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
             base.copy_(drawn.reshape(base.shape))
             getattr(self, f"skew_{f}").zero_()
 
+    def parameters_with(self, shapes: Shapes) -> int:
+        return self.gates * sum(free_entries(size, self.field) for size, _ in shapes)
+
     @torch.no_grad()
     def merge_factors(self, i: int) -> Replacement:
         """Make one factor of two: V = W_i ⊗ W_{i+1}, which is unitary, and S = 0 there.

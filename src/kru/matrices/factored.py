@@ -27,6 +27,12 @@ class Factored(nn.Module):
         """The factors as they are stored."""
         return [getattr(self, f"factor_{f}") for f in range(len(self.shapes))]
 
+    def parameters_with(self, shapes: Shapes) -> int:
+        """How many parameters all factors would have with other shapes."""
+        first = self.factor_parameters[0]
+        each = first.numel() // (first.shape[-2] * first.shape[-1])
+        return each * sum(rows * columns for rows, columns in shapes)
+
     @torch.no_grad()
     def merge_factors(self, i: int) -> Replacement:
         """Put W_i ⊗ W_{i+1} in the place of factors i and i + 1, as one factor of (P_i P_{i+1}, Q_i Q_{i+1})

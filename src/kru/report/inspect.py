@@ -13,8 +13,9 @@ from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.text import columns
 from kru.spectrum import Spectrum
 from kru.training.checkpoint import Checkpoint
+from kru.training.growth import model_of
 from kru.training.metrics import read_metrics
-from kru.training.model import Model, build_model, problem_sizes
+from kru.training.model import Model, problem_sizes
 from kru.training.result import read_weights
 from kru.training.run import CHECKPOINT, WEIGHTS
 
@@ -33,8 +34,7 @@ def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
             )
         checkpoint = Checkpoint.load(run / CHECKPOINT)
         recipe = checkpoint.recipe
-        model = build_model(recipe.model, problem_sizes(recipe.task))
-        model.load_state_dict(checkpoint.weights)
+        model = model_of(recipe, problem_sizes(recipe.task), checkpoint.weights)
         return recipe.name, model, curve
     path = weights_path(run)
     recipe, model = read_weights(path)

@@ -33,6 +33,8 @@ class Progress:
         best, best_step: the best validation measure, and when that was.
         stale, since_decay: validations since the best one, and since the rates last changed or it.
         rate: what the schedule multiplied the learning rates by.
+        growth_best, growth_stale: the last measure that was an improvement for the schedule of growth, and
+            validations since it or since the last step of growth.
         loss_sum, loss_count: losses that are not yet in metrics.jsonl.
         metrics_bytes: the length of metrics.jsonl that belongs to this state.
         stopped: "budget", "early" or "diverged" when training is over.
@@ -48,6 +50,8 @@ class Progress:
     stale: int = 0
     since_decay: int = 0
     rate: float = 1.0
+    growth_best: float | None = None
+    growth_stale: int = 0
     loss_sum: float = 0.0
     loss_count: int = 0
     metrics_bytes: int = 0
@@ -85,7 +89,12 @@ class Checkpoint:
         recipe, header, tensors = read_tensors(path)
         known = {entry.name for entry in fields(Progress)}
         progress = header.get("progress")
-        if not isinstance(progress, dict) or set(progress) != known or "generator" not in tensors:
+        # A file of an older version has fewer entries; the others are then as at the beginning.
+        if (
+            not isinstance(progress, dict)
+            or not {"step"} <= set(progress) <= known
+            or "generator" not in tensors
+        ):
             raise ValueError(f"{path}: expected the checkpoint of a run, got another file")
         optimizer: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _below(tensors, "optimizer").items():

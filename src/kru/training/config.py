@@ -93,6 +93,27 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True)
+class GrowthConfig:
+    """How the recurrent matrix grows when the validation measure stalls; until it no longer can, rates fall
+    only over the budget and training does not stop early."""
+
+    max_parameters: int = 0
+    """recurrent parameters up to which neighbouring factors are merged; 0: the matrix stays as it is"""
+    patience: int = 2
+    """validations without improvement that are borne before each step of growth"""
+    gain: float = 0.0
+    """how much better a measure must be to count as an improvement here, as a fraction of the best one"""
+    factor: float = 2.0
+    """each step merges until there are so many times the recurrent parameters"""
+
+    def __post_init__(self) -> None:
+        _expect("growth.max-parameters", self.max_parameters, "at least 0", lambda value: value >= 0)
+        _expect("growth.patience", self.patience, "at least 0", lambda value: value >= 0)
+        _expect("growth.gain", self.gain, "from 0 to below 1", lambda value: 0 <= value < 1)
+        _expect("growth.factor", self.factor, "at least 1", lambda value: value >= 1)
+
+
+@dataclass(frozen=True)
 class EvaluationConfig:
     """How the validation measure is taken during training."""
 
@@ -118,6 +139,7 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    growth: GrowthConfig = field(default_factory=GrowthConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     batch_size: int = 20
     """sequences in a step (of a text: streams)"""

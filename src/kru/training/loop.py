@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,8 +15,9 @@ from kru.penalty import unitary_penalty
 from kru.spectrum import Spectrum
 from kru.tasks import Batches, Task
 from kru.training.checkpoint import Checkpoint, Progress
-from kru.training.config import Recipe
+from kru.training.config import ModelConfig, Recipe
 from kru.training.evaluate import evaluate
+from kru.training.growth import Grown, expect_growable, grow, grown_config, next_merges, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
 from kru.training.model import Model, Sizes, seeded_model
@@ -31,7 +32,8 @@ class DivergedError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """What the loop reports: after each step with `loss`, after each validation with `valid`."""
+    """What the loop reports: after each step with `loss`, after each validation with `valid`, after growth
+    with `grown`."""
 
     progress: Progress
     penalty: float | None
@@ -39,6 +41,7 @@ class Event:
     valid: float | None = None
     is_best: bool = False
     distance: float | None = None
+    grown: Grown | None = None
 
 
 class Trainer:
@@ -75,23 +78,31 @@ class Trainer:
         self.report = report
         self.check = check
         self.progress = Progress()
-        sizes = Sizes(task.input_size, task.output_size, task.last_only)
-        self.model: Model = seeded_model(recipe.model, sizes, recipe.seed)
-        options = {"alpha": recipe.optimizer.decay} if recipe.optimizer.name == "rmsprop" else {}
-        config = recipe.optimizer
-        self.optimizer = optimizer(
-            self.model, config.name, config.lr, config.lr * config.recurrent_scale, **options
-        )
-        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.sizes = Sizes(task.input_size, task.output_size, task.last_only)
+        self._begin(recipe.model)
+        expect_growable(recipe.growth, self.model)
         self.best_weights: dict[str, Tensor] = {}
         self._carried: State | None = None
         self._metrics: Metrics | None = None
         self._batches: tuple[int, Batches] | None = None
         self._written = -math.inf
 
+    def _begin(self, config: ModelConfig) -> None:
+        """The model and its optimiser, as at the beginning of a run."""
+        self.model: Model = seeded_model(config, self.sizes, self.recipe.seed)
+        rates = self.recipe.optimizer
+        options = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
+        self.optimizer = optimizer(
+            self.model, rates.name, rates.lr, rates.lr * rates.recurrent_scale, **options
+        )
+        self._rates = [group["lr"] for group in self.optimizer.param_groups]
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same recipe; only the budget may differ."""
         self.progress = replace(checkpoint.progress, stopped="")
+        config = grown_config(self.recipe, checkpoint.weights)
+        if config != self.recipe.model:
+            self._begin(config)
         self.model.load_state_dict(checkpoint.weights)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
@@ -207,6 +218,7 @@ class Trainer:
             between=self.check,
         )
         progress.validated = progress.step
+        merges = next_merges(recipe.growth, self.model.layer.matrix())
         is_best = math.isfinite(value) and (
             progress.best is None or self.task.measure.improves(value, progress.best)
         )
@@ -214,7 +226,7 @@ class Trainer:
             progress.best, progress.best_step = value, progress.step
             progress.stale = progress.since_decay = 0
             self.best_weights = {name: t.clone() for name, t in self.model.state_dict().items()}
-        else:
+        elif not merges:
             progress.stale += 1
             progress.since_decay += 1
             if progress.since_decay > recipe.schedule.patience:
@@ -235,6 +247,16 @@ class Trainer:
                 distance=distance,
             )
         self.report(Event(progress, penalty, None, value, is_best, distance))
+        if merges and stalled(recipe.growth, self.task.measure, progress, value):
+            self._grow(merges, seconds)
+
+    def _grow(self, merges: list[int], seconds: float) -> None:
+        grown = grow(merges, self.model, self.optimizer)
+        if self._metrics is not None:
+            self._metrics.write(
+                step=self.progress.step, epoch=self._epochs(), seconds=seconds, grown=True, **asdict(grown)
+            )
+        self.report(Event(self.progress, grown.penalty, grown=grown))
 
     def _validation_due(self) -> bool:
         progress, every = self.progress, self.recipe.evaluation.every

@@ -57,6 +57,10 @@ class Display:
         progress = event.progress
         if self._begun is None:
             self._begun = (progress.step - 1, progress.seconds)
+        if event.grown is not None:
+            penalties = f"{event.grown.penalty_before:.2g} to {event.grown.penalty:.2g}"
+            self._write(f"{self._recipe.name}: grown to {event.grown}, penalty {penalties}")
+            return
         if event.loss is None:
             self._validated(event)
             return

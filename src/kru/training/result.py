@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.config import Recipe
 from kru.training.evaluate import evaluate
 from kru.training.files import write_atomically
+from kru.training.growth import grown_config, model_of
 from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics, thinned
-from kru.training.model import Model, build_model, problem_sizes
+from kru.training.model import Model, problem_sizes
 from kru.training.recipes import command_line
 
 REQUIRED = ("recipe", "seed", "measure", "valid", "test", "parameters", "steps", "wall_seconds", "curve")
@@ -30,8 +32,7 @@ SMALL = 5_000
 def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]:
     """The record of a finished run: its best model, measured once on the test split."""
     recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
-    model = trainer.model
-    model.load_state_dict(trainer.best_weights)
+    model = model_of(recipe, trainer.sizes, trainer.best_weights)
     batch_size = recipe.evaluation.batch_size
     figures = {
         "train": evaluate(model, task, "train", batch_size) if task.size("train") <= SMALL else None,
@@ -39,6 +40,8 @@ def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]
         "test": evaluate(model, task, "test", batch_size),
     }
     count = parameter_count(model)
+    lines = read_metrics(metrics)
+    grown = [line for line in lines if "grown" in line]
     epochs = progress.epoch + progress.index / len(
         task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
     )
@@ -59,7 +62,8 @@ def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]
         "epochs": _rounded(epochs),
         "wall_seconds": round(progress.seconds, 1),
         "stopped": stopped,
-        "curve": thinned(read_metrics(metrics)),
+        **({"growth": grown} if recipe.growth.max_parameters else {}),
+        "curve": thinned(lines),
     }
 
 
@@ -84,16 +88,15 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> None:
-    """Weights with the recipe that says what model they belong to."""
-    write_tensors(path, weights, recipe)
+    """Weights with the recipe that says what model they belong to: one that grew has its last factors there."""
+    write_tensors(path, weights, replace(recipe, model=grown_config(recipe, weights)))
 
 
 def read_weights(path: Path) -> tuple[Recipe, Model]:
     """The recipe and the model of a weights file."""
     recipe, _, tensors = read_tensors(path)
-    model = build_model(recipe.model, problem_sizes(recipe.task))
     try:
-        model.load_state_dict(tensors)
+        model = model_of(recipe, problem_sizes(recipe.task), tensors)
     except RuntimeError as error:
         raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
     return recipe, model
