@@ -74,6 +74,7 @@ KRU_INLINE Float32 hyperbolic_tangent(Float32 x) {
 }
 
 constexpr double kModreluFloor = 1e-6;
+constexpr double kLeak = 0.1;  // the slope of the leaky ReLU below zero
 
 // h = (|z| + b) z / max(|z|, floor) where |z| + b >= 0, else 0.
 template <class T, bool C> KRU_INLINE void modrelu(Vec<T>& re, Vec<T>& im, Vec<T> b) {
@@ -143,12 +144,14 @@ template <class T> KRU_INLINE Vec<T> activate(Vec<T> z, int nonlinearity) {
   if (nonlinearity == KRU_TANH) return hyperbolic_tangent(z);
   // Written so that NaN stays NaN.
   if (nonlinearity == KRU_RELU) return z < 0 ? Vec<T>{} : z;
+  if (nonlinearity == KRU_LEAKY_RELU) return z < 0 ? T(kLeak) * z : z;
   return z;
 }
 
 template <class T> KRU_INLINE Vec<T> activation_gradient(Vec<T> h, Vec<T> g, int nonlinearity) {
   if (nonlinearity == KRU_TANH) return g * (1 - h * h);
   if (nonlinearity == KRU_RELU) return h > 0 ? g : Vec<T>{};
+  if (nonlinearity == KRU_LEAKY_RELU) return h > 0 ? g : T(kLeak) * g;
   return g;
 }
 

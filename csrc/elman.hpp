@@ -34,6 +34,7 @@ void elman_activate(int nonlinearity, const T* z, int64_t plane, const T* a, con
     case KRU_MODRELU: return elman_activate<T, C, KRU_MODRELU>(z, plane, a, bias, units, out, ahead);
     case KRU_TANH: return elman_activate<T, C, KRU_TANH>(z, plane, a, bias, units, out, ahead);
     case KRU_RELU: return elman_activate<T, C, KRU_RELU>(z, plane, a, bias, units, out, ahead);
+    case KRU_LEAKY_RELU: return elman_activate<T, C, KRU_LEAKY_RELU>(z, plane, a, bias, units, out, ahead);
     default: return elman_activate<T, C, KRU_IDENTITY>(z, plane, a, bias, units, out, ahead);
   }
 }

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
-enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3 };
+enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
 enum { KRU_ELMAN = 0, KRU_LSTM = 1, KRU_GRU = 2 };
 /* How the input part a_t arrives: computed by the caller, as a small dense input, or as symbols. */
 enum { KRU_PART = 0, KRU_DENSE = 1, KRU_SYMBOLS = 2 };

@@ -19,12 +19,12 @@ template <class T> struct ScanCase {
   std::string text;
 
   ScanCase(Random& random, int64_t number) {
-    const int kind = int(number % 10);  // four nonlinearities real and complex, LSTM, GRU
-    s.cell = kind < 8 ? KRU_ELMAN : kind == 8 ? KRU_LSTM : KRU_GRU;
-    s.nonlinearity = kind < 8 ? kind % 4 : KRU_IDENTITY;
-    s.is_complex = kind >= 4 && kind < 8;
+    const int kind = int(number % 12);  // five nonlinearities real and complex, LSTM, GRU
+    s.cell = kind < 10 ? KRU_ELMAN : kind == 10 ? KRU_LSTM : KRU_GRU;
+    s.nonlinearity = kind < 10 ? kind % 5 : KRU_IDENTITY;
+    s.is_complex = kind >= 5 && kind < 10;
     s.gates = s.cell == KRU_LSTM ? 4 : s.cell == KRU_GRU ? 3 : 1;
-    const bool large = number / 10 % 7 == 6;  // in float and in double by turns
+    const bool large = number / 12 % 7 == 6;  // in float and in double by turns
     shapes = square_shapes(random, large);
     s.units = shapes.rows();
     s.state = s.units * (s.is_complex ? 2 : 1);
@@ -113,7 +113,7 @@ template <class T> struct ScanCase {
 
   void describe(int64_t number) {
     static const char* const cells[] = {"elman", "lstm", "gru"};
-    static const char* const nonlinearities[] = {"identity", "tanh", "relu", "modrelu"};
+    static const char* const nonlinearities[] = {"identity", "tanh", "relu", "modrelu", "leaky relu"};
     static const char* const inputs[] = {"part", "dense", "symbols"};
     text = "scan " + std::to_string(number) + (sizeof(T) == 4 ? " float " : " double ") + cells[s.cell];
     if (s.cell == KRU_ELMAN) text += std::string(" ") + nonlinearities[s.nonlinearity];

@@ -64,11 +64,14 @@ struct ScanProblem {
 };
 
 inline double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-constexpr double kFloor = 1e-6;
+constexpr double kFloor = 1e-6, kLeak = 0.1;
+
+inline double leaky(double x) { return x < 0 ? kLeak * x : x; }
 
 inline Complex nonlinear(Complex z, int nonlinearity, double b, bool is_complex) {
   if (nonlinearity == KRU_TANH) return {tanh(z.real()), is_complex ? tanh(z.imag()) : 0};
   if (nonlinearity == KRU_RELU) return {fmax(z.real(), 0), is_complex ? fmax(z.imag(), 0) : 0};
+  if (nonlinearity == KRU_LEAKY_RELU) return {leaky(z.real()), is_complex ? leaky(z.imag()) : 0};
   if (nonlinearity == KRU_MODRELU) return fmax(std::abs(z) + b, 0) / fmax(std::abs(z), kFloor) * z;
   return z;
 }
@@ -80,6 +83,8 @@ inline Complex nonlinear_gradient(Complex z, Complex h, Complex g, int nonlinear
     return {g.real() * (1 - u * u), g.imag() * (1 - v * v)};
   }
   if (nonlinearity == KRU_RELU) return {h.real() > 0 ? g.real() : 0, h.imag() > 0 ? g.imag() : 0};
+  if (nonlinearity == KRU_LEAKY_RELU)
+    return {h.real() > 0 ? g.real() : kLeak * g.real(), h.imag() > 0 ? g.imag() : kLeak * g.imag()};
   if (nonlinearity != KRU_MODRELU) return g;
   const double size = std::abs(z);
   if (size == 0) return b >= 0 ? g : 0;

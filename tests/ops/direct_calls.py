@@ -96,7 +96,7 @@ values = {
         [torch.eye(2).double(), torch.eye(3)],
     ],
     "cell": ["elman", "lstm", "gru", "", "x"],
-    "nonlinearity": ["identity", "tanh", "relu", "modrelu", "x"],
+    "nonlinearity": ["identity", "tanh", "relu", "leaky_relu", "modrelu", "x"],
     "is_complex": [True],
     "reverse": [True],
     "wants": [[], [True] * 8, [True] * 9, [False] * 8],

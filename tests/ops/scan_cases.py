@@ -15,7 +15,7 @@ from kru.ops.scan_reference import scan_reference
 
 GATES = {"elman": 1, "lstm": 4, "gru": 3}
 CELLS = [
-    *[("elman", nonlinearity, field) for nonlinearity in ("modrelu", "tanh", "relu", "identity")
+    *[("elman", nonlinearity, field) for nonlinearity in ("modrelu", "tanh", "relu", "leaky_relu", "identity")
       for field in ("real", "complex")],
     ("lstm", "tanh", "real"),
     ("gru", "tanh", "real"),
@@ -225,7 +225,7 @@ def dense_step(
         else:
             z = matrices[0] @ h + a
             planes = modrelu(z, bias) if case.nonlinearity == "modrelu" else z
-        plain = {"tanh": torch.tanh, "relu": torch.relu}.get(case.nonlinearity)
+        plain = {"tanh": torch.tanh, "relu": torch.relu, "leaky_relu": leaky_relu}.get(case.nonlinearity)
         return (planes if plain is None else plain(planes)), c
     products = [matrix @ h for matrix in matrices]
     parts = a.split(n)
@@ -236,6 +236,10 @@ def dense_step(
     r, u = (parts[0] + products[0]).sigmoid(), (parts[1] + products[1]).sigmoid()
     candidate = (parts[2] + r * (products[2] + (0 if inner is None else inner))).tanh()
     return (1 - u) * candidate + u * h, c
+
+
+def leaky_relu(z: Tensor) -> Tensor:
+    return torch.where(z < 0, 0.1 * z, z)
 
 
 def modrelu(z: Tensor, bias: Tensor | None) -> Tensor:

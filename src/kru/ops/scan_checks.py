@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 GATES = {"elman": 1, "lstm": 4, "gru": 3}
-NONLINEARITIES = ("identity", "tanh", "relu", "modrelu")
+NONLINEARITIES = ("identity", "tanh", "relu", "leaky_relu", "modrelu")
 
 
 def check_scan_types(

@@ -12,6 +12,8 @@ from kru.ops.kron_reference import kron_matmul_reference
 
 MODRELU_FLOOR = 1e-6
 """modReLU divides by max(|z|, MODRELU_FLOOR)."""
+LEAK = 0.1
+"""The slope of the leaky ReLU below zero."""
 
 
 def modrelu(z: Tensor, bias: Tensor, *, is_complex: bool) -> Tensor:
@@ -118,6 +120,8 @@ def _step_function(
                 return torch.tanh(z), c
             if nonlinearity == "relu":
                 return torch.relu(z), c
+            if nonlinearity == "leaky_relu":
+                return torch.nn.functional.leaky_relu(z, LEAK), c
             return z, c
 
         return elman
