@@ -52,3 +52,104 @@ def test_errors() -> None:
         kru.optimizer(model(), recurrent_lr=-1)
     with pytest.raises(ValueError, match="model: expected one with parameters to train, got ReLU"):
         kru.optimizer(nn.ReLU())
+
+
+def full(units: int = 8, **options: object) -> kru.baselines.FCURNN:
+    torch.manual_seed(0)
+    return kru.baselines.FCURNN(3, units, **options)
+
+
+def defect(layer: kru.baselines.FCURNN) -> float:
+    w = torch.complex(*layer.matrix().unitary.detach())
+    return (w.mH @ w - torch.eye(len(w))).abs().max().item()
+
+
+def test_unitary_matrices_are_a_group_of_their_own() -> None:
+    optimizer = kru.optimizer(full(), "adam", lr=0.01, recurrent_lr=0.5, weight_decay=0.1)
+    assert isinstance(optimizer, torch.optim.Adam)
+    assert [(g["name"], g["lr"], g["weight_decay"]) for g in optimizer.param_groups] == [
+        ("other", 0.01, 0.1),
+        ("unitary", 0.5, 0.0),
+    ]
+    assert type(kru.optimizer(full(train_recurrent=False), "adam")) is torch.optim.Adam
+
+
+def test_cayley_update_is_the_papers() -> None:
+    """With RMSprop's mean square held at one, its step is -lr G."""
+    layer = full(dtype=torch.float64)
+    parameter = layer.matrix().unitary
+    optimizer = kru.optimizer(layer, "rmsprop", recurrent_lr=0.1, alpha=1.0, eps=1.0)
+    parameter.grad = torch.randn_like(parameter)
+    w, g = torch.complex(*parameter.detach().clone()), torch.complex(*parameter.grad)
+    a = g @ w.mH - w @ g.mH
+    eye = torch.eye(len(w), dtype=w.dtype)
+    expected = torch.linalg.inv(eye + 0.05 * a) @ (eye - 0.05 * a) @ w
+    optimizer.step()
+    torch.testing.assert_close(torch.complex(*parameter.detach()), expected)
+
+
+def test_unitary_over_ten_thousand_updates_in_single_precision() -> None:
+    layer = full(16)
+    before = layer.matrix().unitary.detach().clone()
+    parameter = layer.matrix().unitary
+    optimizer = kru.optimizer(nn.ModuleList([layer.matrix()]), recurrent_lr=0.01)
+    worst = 0.0
+    for step in range(10_000):
+        parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+        if step % 500 == 499:
+            worst = max(worst, defect(layer))
+    assert worst < 1e-5
+    assert (parameter - before).abs().max() > 0.1
+
+
+def test_unitary_training_lowers_the_loss_and_goes_on_from_a_state_dict() -> None:
+    x, target = torch.randn(6, 4, 3), torch.randn(6, 4, 16)
+
+    def train(layer: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
+        losses = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = (layer(x)[0] - target).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    whole, cut = full(), full()
+    steps = [kru.optimizer(layer, lr=0.01) for layer in (whole, cut)]
+    losses = train(whole, steps[0], 40)
+    assert losses[-1] < losses[0]
+    assert defect(whole) < 2e-6
+    train(cut, steps[1], 25)
+    other = full()
+    other.load_state_dict(cut.state_dict())
+    again = kru.optimizer(other, lr=0.01)
+    again.load_state_dict(steps[1].state_dict())
+    assert train(other, again, 15) == losses[25:]
+
+
+def test_closures_see_the_weights_and_untouched_matrices_stay() -> None:
+    layer = full()
+    before = layer.matrix().unitary.detach().clone()
+    optimizer = kru.optimizer(layer)
+    optimizer.step()
+    assert torch.equal(layer.matrix().unitary, before)
+
+    def closure() -> torch.Tensor:
+        assert torch.equal(layer.matrix().unitary, before)
+        loss = layer(torch.randn(5, 2, 3))[0].sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).requires_grad
+    assert not torch.equal(layer.matrix().unitary, before)
+
+
+def test_unitary_matrices_in_half_precision() -> None:
+    layer = full().bfloat16()
+    optimizer = kru.optimizer(layer, lr=0.01)
+    layer(torch.randn(5, 2, 3).bfloat16())[0].float().sum().backward()
+    optimizer.step()
+    assert layer.matrix().unitary.dtype == torch.bfloat16
+    assert kru.spectrum(layer).distance_from_unitary < 1e-5

@@ -1,5 +1,6 @@
 """Recurrent networks whose recurrent matrix is a Kronecker product of small, nearly unitary factors."""
 
+from kru import baselines
 from kru.factors import choose_factors
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
 from kru.ops import kron_dense, kron_matmul
@@ -13,6 +14,7 @@ __all__ = [
     "KRUGRU",
     "KRULSTM",
     "KroneckerLinear",
+    "baselines",
     "choose_factors",
     "kron_dense",
     "kron_matmul",

@@ -149,7 +149,8 @@ def spectrum(
     tensor([6., 6., 3., 3.], dtype=torch.float64)
     """
     if isinstance(source, Recurrent):
-        return Spectrum(source.matrix(layer, reverse=reverse).dense_factors(_gate_index(source, gate)))
+        matrix = source.matrix(layer, reverse=reverse)
+        return Spectrum(matrix.dense_factors(_gate_index(source, matrix.gates, gate)))
     if isinstance(source, KroneckerLinear):
         return Spectrum(source.factors)
     if isinstance(source, Tensor | nn.Module) or not isinstance(source, Sequence):
@@ -165,11 +166,11 @@ def spectrum(
     return Spectrum(source)
 
 
-def _gate_index(layer: Recurrent, gate: str | None) -> int:
-    if len(layer.gates) == 1 and gate is None:
+def _gate_index(layer: Recurrent, matrices: int, gate: str | None) -> int:
+    if matrices == 1 and gate is None:
         return 0
-    if gate not in layer.gates or len(layer.gates) == 1:
-        wanted = f"one of {', '.join(layer.gates)}" if len(layer.gates) > 1 else "None"
+    if gate not in layer.gates or matrices == 1:
+        wanted = f"one of {', '.join(layer.gates)}" if matrices > 1 else "None"
         raise ValueError(f"gate: expected {wanted} for {type(layer).__name__}, got {gate!r}")
     return layer.gates.index(gate)
 

@@ -12,6 +12,7 @@ from kru.nn.recurrent import Recurrent
 
 INPUT, HIDDEN, STEPS, BATCH = 3, 6, 5, 3
 LENGTHS = torch.tensor([3, 5, 2])
+LEAKS = {"leaky_relu": {"negative_slope": 0.1}}
 
 KINDS = {
     "complex modrelu": (kru.KRU, {}),
@@ -23,6 +24,13 @@ KINDS = {
     "lstm": (kru.KRULSTM, {}),
     "gru": (kru.KRUGRU, {}),
     "gru exact": (kru.KRUGRU, {"constraint": "exact"}),
+    "rc urnn": (kru.baselines.RCURNN, {"learn_initial": False}),
+    "fc urnn": (kru.baselines.FCURNN, {"learn_initial": False}),
+    "ornn": (kru.baselines.ORNN, {"learn_initial": False, "reflections": 3}),
+    "eurnn": (kru.baselines.EURNN, {}),
+    "exprnn": (kru.baselines.ExpRNN, {}),
+    "antisymmetric": (kru.baselines.AntisymmetricRNN, {"step": 0.3}),
+    "antisymmetric gated": (kru.baselines.AntisymmetricRNN, {"step": 0.3, "gated": True}),
 }
 
 
@@ -45,11 +53,17 @@ def dense_step(layer: Recurrent, suffix: str, x: Tensor, h: Tensor, c: Tensor) -
         if layer.nonlinearity != "modrelu":
             a = a if bias is None else a + bias
             z = kru.kron_dense(matrix.dense_factors()) @ as_field(layer, h) + as_field(layer, a)
-            return getattr(torch, layer.nonlinearity)(as_real(z)), c
+            return getattr(torch.nn.functional, layer.nonlinearity)(
+                as_real(z), **LEAKS.get(layer.nonlinearity, {})
+            ), c
         z = kru.kron_dense(matrix.dense_factors()) @ as_field(layer, h) + as_field(layer, a)
         b = torch.zeros(HIDDEN, dtype=h.dtype) if bias is None else bias
         return as_real(torch.clamp(z.abs() + b, min=0) * z / z.abs()), c
     a = a if bias is None else a + bias
+    if layer.cell == "antisymmetric":
+        product = kru.kron_dense(matrix.dense_factors()) @ h
+        gate = (a[:HIDDEN] + product).sigmoid() if layer.gated else 1
+        return h + layer.step_size * gate * (a[-HIDDEN:] + product).tanh(), c
     products = [kru.kron_dense(matrix.dense_factors(gate)) @ h for gate in range(len(layer.gates))]
     parts = a.chunk(len(layer.gates))
     if layer.cell == "lstm":

@@ -12,6 +12,12 @@ LAYERS = {
     "kru exact": lambda: kru.KRU(INPUT, HIDDEN, constraint="exact"),
     "lstm": lambda: kru.KRULSTM(INPUT, HIDDEN, bidirectional=True),
     "gru": lambda: kru.KRUGRU(INPUT, HIDDEN, batch_first=True),
+    "rc urnn": lambda: kru.baselines.RCURNN(INPUT, HIDDEN),
+    "fc urnn": lambda: kru.baselines.FCURNN(INPUT, HIDDEN),
+    "ornn": lambda: kru.baselines.ORNN(INPUT, HIDDEN),
+    "eurnn": lambda: kru.baselines.EURNN(INPUT, HIDDEN),
+    "exprnn": lambda: kru.baselines.ExpRNN(INPUT, HIDDEN),
+    "antisymmetric": lambda: kru.baselines.AntisymmetricRNN(INPUT, HIDDEN, gated=True),
 }
 # Importing the compiler uses a part of torch that torch itself has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -19,6 +19,15 @@ BUILDERS = {
     "kru frozen": lambda **options: kru.KRU(INPUT, HIDDEN, train_recurrent=False, **options),
     "lstm": lambda **options: kru.KRULSTM(INPUT, HIDDEN, **options),
     "gru": lambda **options: kru.KRUGRU(INPUT, HIDDEN, **options),
+    "rc urnn": lambda **options: kru.baselines.RCURNN(INPUT, HIDDEN, **options),
+    "fc urnn": lambda **options: kru.baselines.FCURNN(INPUT, HIDDEN, **options),
+    "ornn": lambda **options: kru.baselines.ORNN(INPUT, HIDDEN, **options),
+    "eurnn": lambda **options: kru.baselines.EURNN(INPUT, HIDDEN, **options),
+    "exprnn": lambda **options: kru.baselines.ExpRNN(INPUT, HIDDEN, **options),
+    "antisymmetric": lambda **options: kru.baselines.AntisymmetricRNN(INPUT, HIDDEN, **options),
+    "antisymmetric gated": lambda **options: kru.baselines.AntisymmetricRNN(
+        INPUT, HIDDEN, gated=True, **options
+    ),
 }
 every_layer = pytest.mark.parametrize("build", list(BUILDERS.values()), ids=list(BUILDERS))
 
@@ -160,7 +169,9 @@ def test_reset_parameters_draws_new_values(build) -> None:
     layer = build(num_layers=2)
     before = {name: t.clone() for name, t in layer.state_dict().items()}
     layer.reset_parameters()
-    drawn = [name for name in before if "weight" in name or "factor" in name or "base" in name]
+    drawn = [
+        name for name in before if "weight" in name or "factor" in name or "base" in name or "initial" in name
+    ]
     assert all(not torch.equal(before[name], layer.state_dict()[name]) for name in drawn)
     again = build(num_layers=2)
     for one in (layer, again):
@@ -199,6 +210,18 @@ def test_repr_says_what_the_layer_is() -> None:
     for part in ("KRU(", "3, 6, num_layers=2, batch_first=True", "modrelu", "2x2 ⊗ 3x3", "field=complex"):
         assert part in text
     assert "train_recurrent=False" in text
+
+
+def test_learned_initial_state(x: Tensor) -> None:
+    layer = kru.baselines.RCURNN(INPUT, HIDDEN, 2, bidirectional=True)
+    starts = [layer.initial_l0, layer.initial_l0_reverse, layer.initial_l1, layer.initial_l1_reverse]
+    given = torch.stack(starts).unsqueeze(1).expand(-1, BATCH, -1)
+    torch.testing.assert_close(layer(x), layer(x, given))
+    assert all(g.abs().sum() > 0 for g in torch.autograd.grad(layer(x)[0].square().sum(), starts))
+    assert not torch.equal(layer(x)[0], layer(x, torch.zeros_like(given))[0])
+    assert "learn_initial=True" in repr(layer)
+    zero = kru.baselines.RCURNN(INPUT, HIDDEN, learn_initial=False)
+    assert not [name for name, _ in zero.named_parameters() if "initial" in name]
 
 
 def test_a_layer_can_be_told_apart_by_its_matrices() -> None:

@@ -44,7 +44,7 @@ def case(kind, tiny):
     return recipe, text_task()
 
 
-@pytest.mark.parametrize("kind", ["copy", "kru", "kru-lstm", "gru"])
+@pytest.mark.parametrize("kind", ["copy", "kru", "kru-lstm", "gru", "fc-urnn", "rc-urnn", "antisymmetric"])
 @pytest.mark.parametrize("call", [1, 13, 29, 47])
 def test_an_interrupted_run_goes_on_exactly(kind, call, tiny, tmp_path):
     recipe, task = case(kind, tiny)

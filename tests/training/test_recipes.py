@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from kru.parameters import parameter_count
+from kru.report.paper import paper_tables
 from kru.tasks import CopyMemory
 from kru.training.config import ModelConfig, Recipe, settings
 from kru.training.model import LAYERS, build_model, problem_sizes
@@ -22,8 +23,17 @@ TASKS += ["ptb-small", "ptb-large", "jsb", "piano-midi", "timit"]
 
 
 def test_every_task_has_a_recipe_for_every_model():
-    expected = {f"{task}-{model}" for task in TASKS for model in LAYERS}
+    expected = {
+        f"{task}-{model}" for task in TASKS for model in ("kru", "kru-lstm", "kru-gru", "rnn", "lstm", "gru")
+    }
     assert expected <= set(recipe_names())
+
+
+def test_every_layer_has_a_recipe_and_every_row_of_the_paper():
+    recipes = [load_recipe(name) for name in recipe_names()]
+    assert {recipe.model.kind for recipe in recipes} == set(LAYERS)
+    rows = {f"{table.task}-{row.model}" for table in paper_tables() for row in table.rows}
+    assert rows - set(recipe_names()) == {"pmnist-LRD-GRU", "ptb-large-HyperNetworks"}
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -47,6 +57,19 @@ def test_shipped_recipes_load_and_survive_json(name):
         ("jsb-kru-lstm", 20240, 172),
         ("timit-kru", 196925, 16640),
         ("timit-kru-lstm", 412733, 66560),
+        ("copy-1000-rc-urnn", 23510, 3290),
+        ("adding-100-rc-urnn", 8193, 3584),
+        ("mnist-rc-urnn", 16394, 3584),
+        ("copy-1000-fc-urnn", 38282, 32768),
+        ("adding-100-fc-urnn", 33921, 32768),
+        ("mnist-fc-urnn", 537098, 524288),
+        ("mnist-fc-urnn-116", 29822, 26912),
+        ("mnist-ornn", 11034, 7696),
+        ("ptb-small-ornn", 183602, 131328),
+        ("pmnist-eurnn", 26632, 3070),
+        ("mnist-exprnn", 16415, 14365),
+        ("mnist-antisymmetric", 9674, 8128),
+        ("mnist-antisymmetric-gated", 9930, 8128),
     ],
 )
 def test_parameters_are_those_of_the_paper(name, total, recurrent):

@@ -9,6 +9,7 @@ from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.factored import expect_neighbours
 from kru.matrices.reshaping import kron, to_matrices, to_stored
+from kru.matrices.triangle import lower_triangle, skew_symmetric
 from kru.moments import Replacement
 from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
@@ -66,15 +67,15 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
         dtype = computing_dtype(self.base_0.dtype)
         sizes = [size for size, _ in self.shapes]
         factors: dict[int, Tensor] = {}
-        for size in sorted(set(sizes)):
-            same = [f for f, other in enumerate(sizes) if other == size]
-            skew = torch.stack([getattr(self, f"skew_{f}") for f in same])
-            base = torch.stack([getattr(self, f"base_{f}") for f in same])
-            if dtype != base.dtype:
-                skew, base = skew.to(dtype), _polished(base.to(dtype), self.field)
-            with without_autocast(base.device.type):
+        with without_autocast(self.base_0.device.type):
+            for size in sorted(set(sizes)):
+                same = [f for f, other in enumerate(sizes) if other == size]
+                skew = torch.stack([getattr(self, f"skew_{f}") for f in same])
+                base = torch.stack([getattr(self, f"base_{f}") for f in same])
+                if dtype != base.dtype:
+                    skew, base = skew.to(dtype), polished(base.to(dtype), self.field)
                 unitary = cayley(skew, base, field=self.field)
-            factors |= dict(zip(same, unitary.unbind(0), strict=True))
+                factors |= dict(zip(same, unitary.unbind(0), strict=True))
         return [factors[f] for f in range(len(sizes))]
 
     @torch.no_grad()
@@ -140,11 +141,10 @@ def cayley(skew: Tensor, base: Tensor, *, field: str) -> Tensor:
     """
     size = base.shape[-1]
     strict = size * (size - 1) // 2
-    lower = _lower_triangle(skew[..., :strict], size, -1)
-    generator = lower - lower.mT
+    generator = skew_symmetric(skew[..., :strict], size)
     right = base
     if field == "complex":
-        lower = _lower_triangle(skew[..., strict:], size, 0)
+        lower = lower_triangle(skew[..., strict:], size, size)
         generator = _embedded(generator, lower + lower.tril(-1).mT)
         right = base.flatten(-3, -2)
     half = generator / 2
@@ -153,19 +153,12 @@ def cayley(skew: Tensor, base: Tensor, *, field: str) -> Tensor:
     return unitary.reshape(base.shape)
 
 
-def _lower_triangle(entries: Tensor, size: int, diagonal: int) -> Tensor:
-    """(..., n, n) with the entries row by row on and below a diagonal, zeros above."""
-    rows, columns = torch.tril_indices(size, size, diagonal, device=entries.device)
-    flat = entries.new_zeros(*entries.shape[:-1], size * size)
-    return flat.index_copy(-1, rows * size + columns, entries).reshape(*entries.shape[:-1], size, size)
-
-
 def _embedded(re: Tensor, im: Tensor) -> Tensor:
     """[[A, -B], [B, A]]"""
     return torch.cat([torch.cat([re, -im], dim=-1), torch.cat([im, re], dim=-1)], dim=-2)
 
 
-def _polished(base: Tensor, field: str) -> Tensor:
+def polished(base: Tensor, field: str) -> Tensor:
     """The unitary matrix that was rounded to a coarser type, to the precision of this one.
 
     Two steps of V <- V (3 I - V^H V) / 2, each of which squares the distance from the unitary matrices:

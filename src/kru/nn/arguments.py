@@ -4,6 +4,8 @@ import warnings
 
 import torch
 
+from kru.ops.scan_checks import NONLINEARITIES
+
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int, proj_size: int) -> None:
     sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
@@ -23,6 +25,11 @@ def check_switches(**switches: bool) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+
+
+def check_nonlinearity(nonlinearity: str) -> None:
+    if nonlinearity not in NONLINEARITIES:
+        raise ValueError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
 
 
 def check_dropout(dropout: float, num_layers: int) -> None:

@@ -6,11 +6,10 @@ from functools import partial
 import torch
 
 from kru.matrices import kronecker_matrix
-from kru.nn.recurrent import Recurrent
-from kru.ops.scan_checks import NONLINEARITIES
+from kru.nn.elman import Elman
 
 
-class KRU(Recurrent):
+class KRU(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1} a Kronecker product.
 
     N units whose recurrent matrix has sum_f n_f^2 entries instead of N^2, near the unitary set by a penalty
@@ -29,8 +28,9 @@ class KRU(Recurrent):
             smallest ones, the prime factors of N; `kru.choose_factors` finds others within a budget.
         field: "complex" or "real".
         nonlinearity: "modrelu" (default), sigma(z) = z/|z| max(|z| + b, 0), whose real b per unit is then the
-            only bias; without a bias it is the identity. "tanh", "relu" and "identity" act on real and
-            imaginary parts separately and have an ordinary bias, sigma(W h + U x + b).
+            only bias; without a bias it is the identity. "tanh", "relu", "leaky_relu" (slope 0.1
+            below zero) and "identity" act on real and imaginary parts separately and have an ordinary bias,
+            sigma(W h + U x + b).
         constraint: "soft": `kru.unitary_penalty` applies to the factors. "exact": they are unitary (real:
             orthogonal) by construction. "none": neither.
         recurrent_init: "haar" (uniformly random unitary factors), "identity" or "diagonal" (random phases).
@@ -46,9 +46,6 @@ class KRU(Recurrent):
     (torch.Size([4, 50, 256]), torch.Size([1, 4, 256]))
     >>> output, h = rnn(torch.randint(10, (4, 50)))
     """
-
-    cell = "elman"
-    gates = ("h",)
 
     def __init__(
         self,
@@ -72,12 +69,6 @@ class KRU(Recurrent):
     ) -> None:
         if field not in ("real", "complex"):
             raise ValueError(f"field: expected real or complex, got {field!r}")
-        if nonlinearity is None:
-            nonlinearity = "modrelu"
-        if nonlinearity not in NONLINEARITIES:
-            raise ValueError(
-                f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}"
-            )
         super().__init__(
             input_size,
             hidden_size,
@@ -97,12 +88,9 @@ class KRU(Recurrent):
                 dtype=dtype,
             ),
             field=field,
-            nonlinearity=nonlinearity,
+            nonlinearity="modrelu" if nonlinearity is None else nonlinearity,
             train_recurrent=train_recurrent,
             proj_size=proj_size,
             device=device,
             dtype=dtype,
         )
-
-    def _bias_sizes(self) -> dict[str, int]:
-        return {"bias": self.hidden_size if self.nonlinearity == "modrelu" else self.state_size}

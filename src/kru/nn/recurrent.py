@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from kru.matrices import RecurrentMatrix
-from kru.nn.arguments import check_dropout, check_dtype, check_sizes, check_switches
+from kru.nn.arguments import check_dropout, check_dtype, check_nonlinearity, check_sizes, check_switches
 from kru.nn.reshaping import Reshapable
 from kru.nn.sequences import SYMBOLS, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
@@ -23,12 +23,13 @@ class Recurrent(Reshapable):
     Subclasses name the cell, its gates and its states, and say how a recurrent matrix is made. The parameters
     of layer k are `weight_ih_l{k}` (G * S, D), `bias_l{k}` and those of the module `recurrent_l{k}`; the
     names of the reverse direction end in `_reverse`. G is the number of gates and S the state's size: N, or
-    2N in the complex field, real parts then imaginary parts.
+    2N in the complex field, real parts then imaginary parts. With `learn_initial` the state before the first
+    step, where the caller gives none, is a parameter `initial_l{k}` (S,) in place of zeros.
     """
 
     weight_ih_l0: nn.Parameter
     cell: ClassVar[str]
-    gates: ClassVar[tuple[str, ...]]
+    gates: tuple[str, ...]
     """One letter per gate, in the order of the rows of the weights."""
     states: ClassVar[tuple[str, ...]] = ("h",)
     """What is carried from step to step. With more than one, a state is a tuple."""
@@ -47,6 +48,7 @@ class Recurrent(Reshapable):
         field: str,
         nonlinearity: str,
         train_recurrent: bool,
+        learn_initial: bool = False,
         proj_size: int,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -54,8 +56,13 @@ class Recurrent(Reshapable):
         super().__init__()
         check_sizes(input_size, hidden_size, num_layers, proj_size)
         check_switches(
-            bias=bias, batch_first=batch_first, bidirectional=bidirectional, train_recurrent=train_recurrent
+            bias=bias,
+            batch_first=batch_first,
+            bidirectional=bidirectional,
+            train_recurrent=train_recurrent,
+            learn_initial=learn_initial,
         )
+        check_nonlinearity(nonlinearity)
         check_dropout(dropout, num_layers)
         check_dtype(dtype)
         self.input_size = input_size
@@ -68,6 +75,7 @@ class Recurrent(Reshapable):
         self.field = field
         self.nonlinearity = nonlinearity
         self.train_recurrent = train_recurrent
+        self.learn_initial = learn_initial
         for layer in range(num_layers):
             features = input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):
@@ -77,6 +85,9 @@ class Recurrent(Reshapable):
                 for name, size in self._bias_sizes().items():
                     vector = nn.Parameter(torch.empty(size, device=device, dtype=dtype)) if bias else None
                     self.register_parameter(f"{name}{suffix}", vector)
+                if learn_initial:
+                    start = nn.Parameter(torch.empty(self.state_size, device=device, dtype=dtype))
+                    self.register_parameter(f"initial{suffix}", start)
         self._reset_inputs()
 
     @property
@@ -115,7 +126,7 @@ class Recurrent(Reshapable):
 
         Input weights: uniform within sqrt(6 / (D + S)), per gate. Recurrent factors: random unitary (see
         `recurrent_init`). Biases: zero, but one for the LSTM's forget gate, so that it remembers from the
-        start.
+        start. A learned initial state: uniform, with an expected square length of one.
         """
         for layer in range(self.num_layers):
             for suffix in self._suffixes(layer):
@@ -132,6 +143,9 @@ class Recurrent(Reshapable):
                 if self.bias:
                     for name in self._bias_sizes():
                         self._reset_bias(getattr(self, f"{name}{suffix}"))
+                if self.learn_initial:
+                    bound = math.sqrt(3 / self.state_size)
+                    getattr(self, f"initial{suffix}").uniform_(-bound, bound)
 
     def _reset_bias(self, bias: Tensor) -> None:
         bias.zero_()
@@ -153,7 +167,7 @@ class Recurrent(Reshapable):
                 integer symbols below D, without the last dimension, each standing for a one-hot vector that
                 is never built.
             hx: the initial state, (layers * directions, B, S), unbatched without B; for the LSTM a pair (h,
-                c). None for zeros.
+                c). None for zeros, or for the learned initial state of layers that have one.
 
         Returns:
             the outputs of the last layer, in the form of the input with directions * S features, and the last
@@ -215,6 +229,9 @@ class Recurrent(Reshapable):
                     start = None
                     if states is not None:
                         start = tuple(state[len(last)].to(dtype) for state in states)
+                    elif self.learn_initial:
+                        learnt = getattr(self, f"initial{suffix}").to(dtype)
+                        start = (learnt.expand(x.shape[1], -1),)
                     output, final = self._scan(x, suffix, direction == 1, start, lengths, dtype)
                     outputs.append(output)
                     last.append(final)
@@ -282,6 +299,8 @@ class Recurrent(Reshapable):
         ]
         if self.cell == "elman":
             shown.append(f"nonlinearity={self.nonlinearity}")
+        if self.learn_initial:
+            shown.append("learn_initial=True")
         if not self.train_recurrent:
             shown.append("train_recurrent=False")
         return ", ".join([str(self.input_size), str(self.hidden_size), *shown])

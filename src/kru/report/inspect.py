@@ -73,7 +73,7 @@ def parameters_by_part(model: nn.Module) -> str:
 
 def spectra(layer: Recurrent) -> dict[str, Spectrum]:
     """The spectrum of each gate's recurrent matrix."""
-    if len(layer.gates) == 1:
+    if layer.matrix().gates == 1:
         return {"W": kru.spectrum(layer)}
     return {f"W^{gate}": kru.spectrum(layer, gate=gate) for gate in layer.gates}
 

@@ -25,6 +25,9 @@ COLOURS = {
     "fc-urnn-116": "#000000",
     "ornn": "#F0E442",
     "eurnn": "#009E73",
+    "exprnn": "#882255",
+    "antisymmetric": "#44AA99",
+    "antisymmetric-gated": "#44AA99",
 }
 LABELS = {
     "kru": "KRU",
@@ -38,8 +41,18 @@ LABELS = {
     "fc-urnn-116": "FC uRNN, N=116",
     "ornn": "oRNN",
     "eurnn": "EURNN",
+    "exprnn": "expRNN",
+    "antisymmetric": "AntisymmetricRNN",
+    "antisymmetric-gated": "AntisymmetricRNN, gated",
 }
-DASHES = {"rnn": "-.", "gru": "-.", "lstm": "--", "fc-urnn-116": ":", "eurnn": ":"}
+DASHES = {
+    "rnn": "-.",
+    "gru": "-.",
+    "lstm": "--",
+    "fc-urnn-116": ":",
+    "eurnn": ":",
+    "antisymmetric-gated": "--",
+}
 """Line styles besides the plain one, so that a figure can also be read without colours."""
 
 _STYLE: Any = {

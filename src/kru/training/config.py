@@ -30,14 +30,15 @@ class ModelConfig:
     """The recurrent layer; a linear map of its states is the output."""
 
     kind: str = "kru"
-    """which layer: kru, kru-lstm, kru-gru, rnn, lstm, gru"""
+    """which layer: kru, kru-lstm, kru-gru, rnn, lstm, gru, rc-urnn, fc-urnn, ornn, eurnn, exprnn, antisymmetric,
+    antisymmetric-gated"""
     hidden_size: int = 128
     """units N"""
     factors: tuple[int, ...] = ()
     """sizes of the Kronecker factors; none: the prime factors of N (of kru, kru-lstm, kru-gru)"""
     field: Literal["complex", "real"] = "complex"
     """field of kru"""
-    nonlinearity: Literal["modrelu", "tanh", "relu", "identity"] = "modrelu"
+    nonlinearity: Literal["modrelu", "tanh", "relu", "leaky_relu", "identity"] = "modrelu"
     """of kru"""
     constraint: Literal["soft", "exact", "none"] = "soft"
     """how factors are kept unitary: soft by the penalty, exact by construction"""
@@ -45,10 +46,23 @@ class ModelConfig:
     """whether the recurrent matrix is trained or stays as drawn"""
     dropout: float = 0.0
     """probability with which a state's entry is hidden from the output map while training"""
+    reflections: int = 0
+    """Householder reflections K of ornn; 0: N"""
+    capacity: int = 0
+    """layers L of rotations between neighbours of eurnn; 0: the FFT arrangement, of log2 N layers"""
+    step: float = 0.01
+    """size epsilon of a step of antisymmetric and antisymmetric-gated"""
+    diffusion: float = 0.01
+    """gamma of antisymmetric and antisymmetric-gated"""
+    spread: float = 1.0
+    """of the initial recurrent entries of antisymmetric and antisymmetric-gated, times 1 / sqrt(N)"""
 
     def __post_init__(self) -> None:
         _expect("model.hidden-size", self.hidden_size, "at least 1", lambda value: value >= 1)
         _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
+        for name in ("reflections", "capacity", "diffusion", "spread"):
+            _expect(f"model.{name}", getattr(self, name), "at least 0", lambda value: value >= 0)
+        _expect("model.step", self.step, "above 0", lambda value: value > 0)
 
 
 @dataclass(frozen=True)

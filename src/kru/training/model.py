@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from kru.baselines import EURNN, FCURNN, ORNN, RCURNN, AntisymmetricRNN, ExpRNN
 from kru.nn import KRU, KRUGRU, KRULSTM
 from kru.nn.recurrent import Recurrent
 from kru.nn.states import State
@@ -123,8 +124,45 @@ def _dense_gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
     return make
 
 
-# The ordinary layers are those of this library with one dense factor: the same equations as in torch.nn, an
-# orthogonal start (which favours them), one bias, and several times as fast over long sequences on a CPU.
+def _plain(kind: type[RCURNN] | type[FCURNN] | type[ExpRNN]) -> Make:
+    def make(inputs: int, config: ModelConfig) -> Recurrent:
+        return kind(inputs, config.hidden_size, train_recurrent=config.train_recurrent)
+
+    return make
+
+
+def _ornn(inputs: int, config: ModelConfig) -> Recurrent:
+    return ORNN(
+        inputs,
+        config.hidden_size,
+        reflections=config.reflections or None,
+        train_recurrent=config.train_recurrent,
+    )
+
+
+def _eurnn(inputs: int, config: ModelConfig) -> Recurrent:
+    options = {"capacity": config.capacity} if config.capacity else {"arrangement": "fft"}
+    return EURNN(inputs, config.hidden_size, train_recurrent=config.train_recurrent, **options)
+
+
+def _antisymmetric(gated: bool) -> Make:
+    def make(inputs: int, config: ModelConfig) -> Recurrent:
+        return AntisymmetricRNN(
+            inputs,
+            config.hidden_size,
+            gated=gated,
+            step=config.step,
+            diffusion=config.diffusion,
+            spread=config.spread,
+            train_recurrent=config.train_recurrent,
+        )
+
+    return make
+
+
+# The ordinary layers are those of this library with one dense factor: the same equations as in torch.nn (the
+# tests compare them with copied weights), an orthogonal start (which favours them), one bias, and several times
+# as fast over long sequences on a CPU.
 LAYERS: dict[str, Make] = {
     "kru": _kru,
     "kru-lstm": _gated(KRULSTM),
@@ -132,5 +170,12 @@ LAYERS: dict[str, Make] = {
     "rnn": _dense_rnn,
     "lstm": _dense_gated(KRULSTM),
     "gru": _dense_gated(KRUGRU),
+    "rc-urnn": _plain(RCURNN),
+    "fc-urnn": _plain(FCURNN),
+    "ornn": _ornn,
+    "eurnn": _eurnn,
+    "exprnn": _plain(ExpRNN),
+    "antisymmetric": _antisymmetric(False),
+    "antisymmetric-gated": _antisymmetric(True),
 }
 """How each kind of layer is made from the input size and its settings."""

@@ -1,0 +1,105 @@
+"""The recurrent matrix of the EURNN: layers of rotations of pairs of units."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from kru.matrices.base import RecurrentMatrix
+from kru.precision import computing_dtype
+
+ARRANGEMENTS = ("tunable", "fft")
+
+
+class RotationMatrix(RecurrentMatrix):
+    """W = D F_1 F_2 ... F_L, unitary whatever its angles are.
+
+    D is a diagonal of phases exp(i w). A layer F_l takes the units in pairs (a, b) and turns each pair by its
+    own angles::
+
+        a' = exp(i phi) (cos(theta) a - sin(theta) b)
+        b' = sin(theta) a + cos(theta) b
+
+    Which units are paired is the arrangement:
+
+    - "tunable": neighbours, (0, 1), (2, 3), ... in layers 1, 3, ... and (1, 2), (3, 4), ... in layers 2, 4,
+      ...; L, the capacity, is free, and L = N reaches every unitary matrix.
+    - "fft": log2 N layers, in which the partner is N/2, N/4, ..., 1 units away, so that every unit
+      meets every other; N is a power of two.
+
+    The parameters are `theta` and `phi`, the angles of all pairs from the first layer to the last, and
+    `omega` (N,), the phases w: N(L + 1) in all, or less for the pairs that are lacking at the ends of the tunable
+    layers. All start uniform in [-pi, pi].
+
+    Source: Jing, Shen, Dubcek, Peurifoy, Skirlo, LeCun, Tegmark, Soljacic, "Tunable Efficient Unitary Neural
+    Networks (EUNN) and their application to RNNs", 2017, arXiv:1612.05231.
+
+    >>> import torch
+    >>> matrix = RotationMatrix(8, arrangement="fft", dtype=torch.float64)
+    >>> w = matrix.dense_factors()[0]
+    >>> torch.allclose(w.mH @ w, torch.eye(8, dtype=w.dtype)), w.abs().min() > 0
+    (True, tensor(True))
+    """
+
+    def __init__(
+        self,
+        size: int,
+        capacity: int = 2,
+        *,
+        arrangement: str = "tunable",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(((size, size),), field="complex", gates=1, constraint="exact")
+        if arrangement not in ARRANGEMENTS:
+            raise ValueError(f"arrangement: expected one of {', '.join(ARRANGEMENTS)}, got {arrangement!r}")
+        if arrangement == "fft" and size & (size - 1):
+            raise ValueError(f'hidden_size: expected a power of two with arrangement="fft", got {size}')
+        if not isinstance(capacity, int) or capacity < 1:
+            raise ValueError(f"capacity: expected at least 1, got {capacity!r}")
+        self.size = size
+        self.arrangement = arrangement
+        self.capacity = capacity if arrangement == "tunable" else size.bit_length() - 1
+        self._pairs = [
+            (size - layer % 2) // 2 if arrangement == "tunable" else size // 2
+            for layer in range(self.capacity)
+        ]
+        self.theta = nn.Parameter(torch.empty(sum(self._pairs), device=device, dtype=dtype))
+        self.phi = nn.Parameter(torch.empty(sum(self._pairs), device=device, dtype=dtype))
+        self.omega = nn.Parameter(torch.empty(size, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def factors(self) -> list[Tensor]:
+        dtype = computing_dtype(self.theta.dtype)
+        thetas = self.theta.to(dtype).split(self._pairs)  # type: ignore[no-untyped-call]
+        phis = self.phi.to(dtype).split(self._pairs)  # type: ignore[no-untyped-call]
+        omega = self.omega.to(dtype)
+        # Row k of x becomes W e_k; the last layer acts first.
+        x = torch.eye(self.size, dtype=dtype, device=omega.device)
+        x = torch.complex(x, torch.zeros_like(x))
+        for layer in reversed(range(self.capacity)):
+            x = self._turn(x, layer, thetas[layer], torch.complex(phis[layer].cos(), phis[layer].sin()))
+        x = x * torch.complex(omega.cos(), omega.sin())
+        return [torch.stack([x.real.mT, x.imag.mT])]
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        for angles in self.parameters():
+            angles.uniform_(-math.pi, math.pi)
+
+    def _turn(self, x: Tensor, layer: int, theta: Tensor, phase: Tensor) -> Tensor:
+        """F_l on each row of x (K, N)."""
+        first, count, distance = 0, len(theta), 1
+        if self.arrangement == "tunable":
+            first = layer % 2
+        else:
+            distance = self.size >> (layer + 1)
+        last = first + 2 * count
+        pairs = x[:, first:last].reshape(len(x), -1, 2, distance)
+        a, b = pairs.unbind(2)
+        cos, sin = (part.reshape(a.shape[1:]) for part in (theta.cos(), theta.sin()))
+        turned = torch.stack([phase.reshape(a.shape[1:]) * (cos * a - sin * b), sin * a + cos * b], dim=2)
+        return torch.cat([x[:, :first], turned.reshape(len(x), -1), x[:, last:]], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, arrangement={self.arrangement}, capacity={self.capacity}"

@@ -1,0 +1,67 @@
+"""What the unitary and orthogonal networks of other authors share."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from kru.matrices import RecurrentMatrix
+from kru.nn.elman import Elman
+
+
+class Baseline(Elman):
+    """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W dense and with a parametrisation of its own.
+
+    W is made from its parameters once for each sequence, as one factor for the same time loop as that of
+    `kru.KRU`.
+
+    Args:
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
+        matrix: makes the recurrent matrix from N, `device` and `dtype`; set by the subclass.
+        field: "complex" or "real"; set by the subclass.
+        nonlinearity: see `kru.KRU`; each subclass has that of its paper.
+        learn_initial: whether the state before the first step is a parameter in place of zeros.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+
+    Shapes:
+        as those of `kru.KRU`: a state has S = 2N values in the complex field, N in the real one.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        matrix: Callable[..., RecurrentMatrix],
+        field: str,
+        nonlinearity: str,
+        learn_initial: bool,
+        train_recurrent: bool = True,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            matrix=partial(matrix, hidden_size, device=device, dtype=dtype),
+            field=field,
+            nonlinearity=nonlinearity,
+            train_recurrent=train_recurrent,
+            learn_initial=learn_initial,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
+        )

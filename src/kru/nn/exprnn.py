@@ -1,0 +1,49 @@
+"""The orthogonal RNN by the matrix exponential."""
+
+from typing import Any
+
+from kru.matrices import ExponentialMatrix
+from kru.nn.baseline import Baseline
+
+
+class ExpRNN(Baseline):
+    """h_t = modReLU(W h_{t-1} + U x_t) with W = exp(A) in R^{N x N}, A skew-symmetric.
+
+    W is a rotation at all times, see `kru.matrices.ExponentialMatrix`. A layer has N(N - 1)/2 + N(D + 1)
+    parameters: those of A, ND of U and N of modReLU's b.
+
+    Source: Lezcano-Casado, Martinez-Rubio, "Cheap Orthogonal Constraints in Neural Networks: A Simple
+    Parametrization of the Orthogonal and Unitary Group", 2019, arXiv:1901.08428.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
+            `kru.nn.baseline.Baseline`.
+        nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
+        learn_initial: whether h_0 is learned, or zero as in the paper.
+
+    >>> import torch, kru
+    >>> rnn = kru.baselines.ExpRNN(10, 64)
+    >>> output, h = rnn(torch.randint(10, (50, 4)))
+    >>> output.shape, kru.parameter_count(rnn)
+    (torch.Size([50, 4, 64]), ParameterCount(total=2720, recurrent=2016))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *arguments: Any,
+        nonlinearity: str = "modrelu",
+        learn_initial: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            *arguments,
+            matrix=ExponentialMatrix,
+            field="real",
+            nonlinearity=nonlinearity,
+            learn_initial=learn_initial,
+            **options,
+        )
