@@ -29,6 +29,9 @@ COMMANDS = {
     "plot": Command("kru.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
     "inspect": Command("kru.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
     "reproduce": Command("kru.commands.reproduce", "run everything behind a table or figure of the paper"),
+    "study": Command(
+        "kru.commands.study", "vary one setting over several seeds, as in the paper's last part"
+    ),
     "data": Command("kru.commands.data", "list, fetch, check and generate data"),
 }
 

@@ -166,6 +166,21 @@ def test_weights_that_are_not_finite_are_never_written(tiny, tmp_path):
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == good
 
 
+def test_weights_that_are_not_finite_are_not_measured(tiny):
+    """An accuracy of such a model would be a number like any other."""
+    recipe, task = case("copy", tiny)
+    trainer = Trainer(with_budget(recipe, steps=7), task)
+
+    def spoil(event):
+        if event.progress.step == 7:
+            with torch.no_grad():
+                trainer.model.layer.matrix().factor_0.fill_(math.nan)
+
+    trainer.report = spoil
+    with pytest.raises(DivergedError, match="weights are no longer finite after step 7"):
+        trainer.run()
+
+
 def test_gradients_are_clipped_on_request(tiny):
     recipe, task = case("copy", tiny)
     clipped = replace(recipe, optimizer=replace(recipe.optimizer, clip=1e-4))

@@ -17,7 +17,7 @@ from kru.report.targets import target_recipes
 from kru.training.config import Recipe
 from kru.training.interrupt import Interrupted
 from kru.training.result import read_result
-from kru.training.run import RESULT, Place, RunError, train
+from kru.training.run import RESULT, DivergedRunError, Place, RunError, train
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,8 @@ def _run(recipe: Recipe, place: Place, results: Path) -> None:
     """Train and record; of a run that diverged, what it had reached."""
     try:
         result = train(recipe, recipe.name, place)
-    except RunError:
-        if (place.folder / RESULT).exists():
-            record(read_result(place.folder / RESULT), place.folder, results)
+    except DivergedRunError:
+        record(read_result(place.folder / RESULT), place.folder, results)
         raise
     record(result, place.folder, results)
     print(summary(result), file=sys.stderr)

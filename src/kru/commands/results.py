@@ -11,6 +11,7 @@ import tyro
 from kru.cli import parse
 from kru.report.headline import headline, put_between_marks
 from kru.report.records import read_results
+from kru.report.studies import study_sections
 from kru.report.tables import make_tables, report
 from kru.training.files import write_atomically
 
@@ -24,7 +25,7 @@ class Options:
     results: Path = Path("results")
     """folder of RECIPE-seedN.json files, or of runs"""
     out: Path | None = None
-    """also write a page in Markdown, such as RESULTS.md, with the figures found in results/figures"""
+    """also write a page in Markdown, such as RESULTS.md, with studies and the figures of results/figures"""
     headline: Path | None = None
     """also put the short table of the Kronecker models between the two marks <!-- results --> of this page"""
 
@@ -37,7 +38,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.out is not None:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
-        write_atomically(options.out, report(tables, beside).encode())
+        studies = study_sections(options.results / "studies", options.out)
+        write_atomically(options.out, report(tables, beside, studies).encode())
     if options.headline is not None:
         page = put_between_marks(options.headline.read_text(encoding="utf-8"), headline(results))
         write_atomically(options.headline, page.encode())

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,17 @@ class PaperTable:
 @cache
 def paper_tables() -> tuple[PaperTable, ...]:
     """All tables, in the paper's order."""
-    text = (resources.files("kru.report") / "paper.toml").read_text(encoding="utf-8")
     return tuple(
         PaperTable(**{**entry, "rows": tuple(PaperRow(**row) for row in entry["rows"])})
-        for entry in tomllib.loads(text)["table"]
+        for entry in _contents()["table"]
     )
+
+
+def best_strengths() -> dict[str, float]:
+    """By task, the strength of the soft unitary constraint that the paper finds best."""
+    return dict(_contents()["best_strength"])
+
+
+@cache
+def _contents() -> dict[str, Any]:
+    return tomllib.loads((resources.files("kru.report") / "paper.toml").read_text(encoding="utf-8"))

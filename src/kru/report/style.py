@@ -70,12 +70,15 @@ _STYLE: Any = {
 }
 
 
-def new_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side, two in a row at most."""
-    columns = min(panels, 2)
+def new_figure(
+    panels: int, in_a_row: int = 2, size: tuple[float, float] = (6.4, 4.4)
+) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side, so many in a row at most, each of this width and height."""
+    columns = min(panels, in_a_row)
     rows = -(-panels // columns)
     with pyplot.rc_context(_STYLE):
-        figure, axes = pyplot.subplots(rows, columns, figsize=(6.4 * columns, 4.4 * rows), squeeze=False)
+        figsize = (size[0] * columns, size[1] * rows)
+        figure, axes = pyplot.subplots(rows, columns, figsize=figsize, squeeze=False)
     for spare in list(axes.flat)[panels:]:
         spare.set_visible(False)
     return figure, list(axes.flat)[:panels]

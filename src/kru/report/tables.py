@@ -107,14 +107,15 @@ def mean(values: Sequence[float]) -> str:
     return digits.format(centre) + spread
 
 
-def report(tables: Sequence[Table], figures: Sequence[Path] = ()) -> str:
-    """A page in Markdown: the tables, the figures, and the command behind every figure."""
+def report(tables: Sequence[Table], figures: Sequence[Path] = (), sections: Sequence[str] = ()) -> str:
+    """A page in Markdown: the tables, further sections, the figures, and the command behind every figure."""
     parts = [
         "# Results",
         "Written by `kru results` from the recorded runs. Parameters, valid, test, steps and minutes are "
         "ours, means over seeds with the standard deviation; the other columns quote the paper. The test "
         "figure is that of the model with the best validation measure, taken once.",
         *(table.markdown() for table in tables),
+        *sections,
     ]
     if figures:
         parts += ["## Figures", *(f"![{path.stem}]({path.as_posix()})" for path in figures)]

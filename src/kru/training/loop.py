@@ -154,8 +154,7 @@ class Trainer:
         self._written = time.monotonic()
         if self.folder is None or self._metrics is None:
             return
-        if not all(bool(tensor.isfinite().all()) for tensor in self.model.state_dict().values()):
-            raise DivergedError(f"the weights are no longer finite after step {self.progress.step}")
+        self._expect_finite()
         self.progress.metrics_bytes = self._metrics.sync()
         Checkpoint(
             self.recipe,
@@ -209,6 +208,8 @@ class Trainer:
     def _validate(self, seconds: float) -> None:
         progress, recipe = self.progress, self.recipe
         config = recipe.evaluation
+        # An accuracy would not tell: outputs that are not numbers have a largest one too.
+        self._expect_finite()
         value = evaluate(
             self.model,
             self.task,
@@ -257,6 +258,10 @@ class Trainer:
                 step=self.progress.step, epoch=self._epochs(), seconds=seconds, grown=True, **asdict(grown)
             )
         self.report(Event(self.progress, grown.penalty, grown=grown))
+
+    def _expect_finite(self) -> None:
+        if not all(bool(tensor.isfinite().all()) for tensor in self.model.state_dict().values()):
+            raise DivergedError(f"the weights are no longer finite after step {self.progress.step}")
 
     def _validation_due(self) -> bool:
         progress, every = self.progress, self.recipe.evaluation.every

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import kru
 from kru.parameters import parameter_count
+from kru.tasks import Split
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.config import Recipe
 from kru.training.evaluate import evaluate
@@ -24,6 +25,8 @@ from kru.training.model import Model, problem_sizes
 from kru.training.recipes import command_line
 
 REQUIRED = ("recipe", "seed", "measure", "valid", "test", "parameters", "steps", "wall_seconds", "curve")
+
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 # The measure over the training data is given too where it costs next to nothing.
 SMALL = 5_000
@@ -55,6 +58,7 @@ def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]
         "measure": task.measure.name,
         "lower_is_better": task.measure.lower_is_better,
         "baseline": _rounded(task.baseline),
+        "sequences": {split: task.size(split) for split in SPLITS},
         **{split: value if value is None else _rounded(value) for split, value in figures.items()},
         "parameters": {"total": count.total, "recurrent": count.recurrent},
         "steps": progress.step,

@@ -24,6 +24,10 @@ class RunError(RuntimeError):
     """A run that ended without a result; the message says why and what to do."""
 
 
+class DivergedRunError(RunError):
+    """The loss was no longer finite; the folder has a result, of what had been reached before."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a run is, and how it is watched.
@@ -53,7 +57,8 @@ def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) ->
     Raises:
         ValueError: the folder has a run with other settings, or, with `resume`, none.
         Interrupted: a signal asked to stop; there is a checkpoint.
-        RunError: the loss was no longer finite, or a file could not be written.
+        DivergedRunError: the loss was no longer finite.
+        RunError: a file could not be written, or no measure was ever finite.
     """
     expect_budget(recipe)
     path = place.folder / CHECKPOINT
@@ -92,7 +97,7 @@ def _train(trainer: Trainer, place: Place, checkpoint: Checkpoint | None) -> dic
             stopped = trainer.run()
         except DivergedError as error:
             display.close()
-            raise RunError(_explain(error, trainer, place)) from error
+            raise DivergedRunError(_explain(error, trainer, place)) from error
     if not trainer.best_weights:
         raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
     result = make_result(trainer, place.folder / "metrics.jsonl", stopped)
@@ -103,16 +108,15 @@ def _train(trainer: Trainer, place: Place, checkpoint: Checkpoint | None) -> dic
 
 def _explain(error: DivergedError, trainer: Trainer, place: Place) -> str:
     """Keep the last good weights, record what there is, and say so."""
-    recipe, path = trainer.recipe, place.folder / CHECKPOINT
-    kept = ""
-    if trainer.best_weights:
-        write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
-        write_result(place.folder / RESULT, make_result(trainer, place.folder / "metrics.jsonl", "diverged"))
-        kept = f"the best weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
-    elif path.exists():
-        checkpoint = Checkpoint.load(path)
-        write_weights(place.folder / WEIGHTS, checkpoint.weights, recipe)
-        kept = f"the last good weights, of step {checkpoint.progress.step}, are in {place.folder / WEIGHTS}"
+    recipe = trainer.recipe
+    kept = "best"
+    if not trainer.best_weights:
+        checkpoint = Checkpoint.load(place.folder / CHECKPOINT)
+        trainer.best_weights, trainer.progress.best_step = checkpoint.weights, checkpoint.progress.step
+        kept = "last good"
+    write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
+    write_result(place.folder / RESULT, make_result(trainer, place.folder / "metrics.jsonl", "diverged"))
+    kept = f"the {kept} weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
     return f"training diverged: {error}; {kept}; {_advice(recipe)}"
 
 

@@ -1,0 +1,89 @@
+"""What each study runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kru.training.config import Recipe, ScheduleConfig
+from kru.training.recipes import load_recipe, with_budget
+
+TASKS = ("jsb", "piano-midi", "timit")
+"""Those of the paper's study; a task's recipe is TASK-kru."""
+
+STRENGTHS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+NONE, EXACT = "none", "exact"
+"""The labels of the two ends: no penalty, and factors that are unitary by construction."""
+
+EPOCHS = {"jsb": 60, "piano-midi": 30, "timit": 12}
+"""So many that the validation measure has passed its best, and all runs of a task take some twenty minutes."""
+
+
+RATES = (1, 10, 100)
+GUARDS = {"neither": (0.0, 0.0), "clipping": (0.0, 1.0), "penalty": (0.1, 0.0), "both": (0.1, 1.0)}
+"""What keeps a run from diverging, as (strength of the penalty, bound on the gradient's norm)."""
+
+CLIPPING_EPOCHS = {"jsb": 15, "piano-midi": 6, "timit": 3}
+"""Runs that diverge do so early."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a study.
+
+    Attributes:
+        task: one of `TASKS`.
+        label: what was chosen of the thing that is varied.
+        recipe: what is run, the seed aside.
+    """
+
+    task: str
+    label: str
+    recipe: Recipe
+
+    @property
+    def source(self) -> str:
+        """The name of the recipe that this one was made from."""
+        return f"{self.task}-kru"
+
+
+def unitary_settings(task: str, epochs: int) -> list[Setting]:
+    """The strength of the soft unitary constraint, from none at all to exactly unitary factors."""
+    base = _base(task, epochs or EPOCHS[task])
+    exact = replace(base, penalty=0.0, model=replace(base.model, constraint="exact"))
+    return [
+        Setting(task, NONE, replace(base, penalty=0.0)),
+        *(Setting(task, f"{strength:.0e}", replace(base, penalty=strength)) for strength in STRENGTHS),
+        Setting(task, EXACT, exact),
+    ]
+
+
+def clipping_settings(task: str, epochs: int) -> list[Setting]:
+    """Gradient clipping, with and without the soft unitary constraint, at rates that ask for it.
+
+    The factors have the rate of the other weights, which is the recipe's times 1, 10 and 100, and nothing
+    lowers it. The penalty has the greatest strength of the other study.
+    """
+    base = _base(task, epochs or CLIPPING_EPOCHS[task])
+    chosen = []
+    for times in RATES:
+        for guard, (penalty, clip) in GUARDS.items():
+            optimizer = replace(base.optimizer, lr=times * base.optimizer.lr, recurrent_scale=1.0, clip=clip)
+            recipe = replace(base, penalty=penalty, optimizer=optimizer, schedule=ScheduleConfig())
+            chosen.append(Setting(task, clipping_label(times, guard), recipe))
+    return chosen
+
+
+def clipping_label(times: int, guard: str) -> str:
+    """What a setting of `clipping_settings` is called."""
+    return f"x{times}-{guard}"
+
+
+STUDIES: dict[str, Callable[[str, int], list[Setting]]] = {
+    "unitary": unitary_settings,
+    "clipping": clipping_settings,
+}
+"""The settings of each study for a task and a number of epochs, 0 for the study's own."""
+
+
+def _base(task: str, epochs: int) -> Recipe:
+    return with_budget(load_recipe(f"{task}-kru"), epochs=epochs)
