@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import baselines
 import products
 import sequences
 import torch
@@ -92,7 +93,7 @@ def main() -> None:
         seconds[case.name] = measure(case, arguments.seconds)
         return seconds[case.name]
 
-    for case in [*products.cases(), *sequences.cases()]:
+    for case in [*products.cases(), *sequences.cases(), *baselines.cases()]:
         if arguments.only in case.name:
             timings = run(case)
             for row in rows(case, timings):

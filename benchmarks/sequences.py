@@ -27,7 +27,7 @@ def inference(module: nn.Module, x: Tensor) -> Callable[[], object]:
     return step
 
 
-def _last(result: object) -> Tensor:
+def last(result: object) -> Tensor:
     return result[1][0] if isinstance(result[1], tuple) else result[1]  # type: ignore[index]
 
 
@@ -47,9 +47,9 @@ def mnist() -> list[Case]:
     x = torch.rand(784, 50, 1) + 0.1
     ours, lstm, rnn, loop = kru.KRU(1, 512), nn.LSTM(1, 128), nn.RNN(1, 512), LoopKRU(1, 512)
     steps = {
-        "kru": train_step(ours, x, _last),
-        "nn.LSTM 128": train_step(lstm, x, _last),
-        "nn.RNN 512": train_step(rnn, x, _last),
+        "kru": train_step(ours, x, last),
+        "nn.LSTM 128": train_step(lstm, x, last),
+        "nn.RNN 512": train_step(rnn, x, last),
         "PyTorch loop": train_step(loop, x, lambda h: h.abs()),  # type: ignore[attr-defined]
     }
     everywhere = {
@@ -74,9 +74,9 @@ def copy_memory() -> list[Case]:
     x = nn.functional.one_hot(symbols, 10).float()
     ours, frozen, lstm = kru.KRU(10, 128), kru.KRU(10, 128, train_recurrent=False), nn.LSTM(10, 128)
     steps = {
-        "kru": train_step(ours, symbols, _last),
-        "kru, frozen W": train_step(frozen, symbols, _last),
-        "nn.LSTM 128": train_step(lstm, x, _last),
+        "kru": train_step(ours, symbols, last),
+        "kru, frozen W": train_step(frozen, symbols, last),
+        "nn.LSTM 128": train_step(lstm, x, last),
     }
     return [Case("KRU 128 (2x2, complex), T=1020 B=20, training", steps, [("nn.LSTM 128", "kru", 8.0)])]
 
@@ -110,7 +110,7 @@ def dense(units: int, steps: int, batch: int) -> list[Case]:
     peer = nn.RNN(1, units)
     name = f"one dense factor of {units}, tanh, T={steps} B={batch}"
     forward = {"kru": inference(ours, x), "nn.RNN": inference(peer, x)}
-    training = {"kru": train_step(ours, x, _last), "nn.RNN": train_step(peer, x, _last)}
+    training = {"kru": train_step(ours, x, last), "nn.RNN": train_step(peer, x, last)}
     return [
         Case(f"{name}, inference", forward, [("nn.RNN", "kru", 1.0)]),
         Case(f"{name}, training", training, [("nn.RNN", "kru", 1.0)]),

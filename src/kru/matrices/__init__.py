@@ -9,6 +9,7 @@ from kru.matrices.householder import HouseholderMatrix
 from kru.matrices.kronecker import KroneckerMatrix, kronecker_matrix
 from kru.matrices.restricted import RestrictedUnitaryMatrix
 from kru.matrices.rotations import RotationMatrix
+from kru.matrices.structured import StructuredMatrix
 
 __all__ = [
     "AntisymmetricMatrix",
@@ -19,6 +20,7 @@ __all__ = [
     "RecurrentMatrix",
     "RestrictedUnitaryMatrix",
     "RotationMatrix",
+    "StructuredMatrix",
     "UnitaryKroneckerMatrix",
     "kronecker_matrix",
 ]

@@ -17,7 +17,8 @@ class HouseholderMatrix(RecurrentMatrix):
     smaller set with NK - K(K - 1)/2 parameters.
 
     The reflections aren't multiplied one by one: W = I - U S^-1 U^T, where S has |u_k|^2 / 2 on its diagonal,
-    u_j^T u_k above it and zeros below. The vectors start normally distributed.
+    u_j^T u_k above it and zeros below. The vectors start with length one, uniformly
+    distributed over all directions.
 
     Source: Mhammedi, Hellicar, Rahman, Bailey, "Efficient Orthogonal Parametrisation of Recurrent Neural
     Networks Using Householder Reflections", 2017, arXiv:1612.00188.
@@ -62,7 +63,9 @@ class HouseholderMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        self.vectors.normal_()
+        u = torch.randn(self.size, self.reflections, dtype=torch.float64, device="cpu").tril()
+        rows, columns = torch.tril_indices(self.size, self.reflections)
+        self.vectors.copy_((u / u.norm(dim=0))[rows, columns])
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, reflections={self.reflections}"

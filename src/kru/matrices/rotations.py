@@ -3,15 +3,16 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from kru.matrices.base import RecurrentMatrix
+from kru.matrices.structured import StructuredMatrix
+from kru.ops.stages import Diagonal, Rotations, Stage
 from kru.precision import computing_dtype
 
 ARRANGEMENTS = ("tunable", "fft")
 
 
-class RotationMatrix(RecurrentMatrix):
+class RotationMatrix(StructuredMatrix):
     """W = D F_1 F_2 ... F_L, unitary whatever its angles are.
 
     D is a diagonal of phases exp(i w). A layer F_l takes the units in pairs (a, b) and turns each pair by its
@@ -50,15 +51,15 @@ class RotationMatrix(RecurrentMatrix):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(((size, size),), field="complex", gates=1, constraint="exact")
+        super().__init__(size)
         if arrangement not in ARRANGEMENTS:
             raise ValueError(f"arrangement: expected one of {', '.join(ARRANGEMENTS)}, got {arrangement!r}")
         if arrangement == "fft" and size & (size - 1):
             raise ValueError(f'hidden_size: expected a power of two with arrangement="fft", got {size}')
         if not isinstance(capacity, int) or capacity < 1:
             raise ValueError(f"capacity: expected at least 1, got {capacity!r}")
-        self.size = size
         self.arrangement = arrangement
+        self.stages_from = 1024 if arrangement == "tunable" else 2048
         self.capacity = capacity if arrangement == "tunable" else size.bit_length() - 1
         self._pairs = [
             (size - layer % 2) // 2 if arrangement == "tunable" else size // 2
@@ -69,37 +70,26 @@ class RotationMatrix(RecurrentMatrix):
         self.omega = nn.Parameter(torch.empty(size, device=device, dtype=dtype))
         self.reset_parameters()
 
-    def factors(self) -> list[Tensor]:
+    def stages(self) -> list[Stage]:
         dtype = computing_dtype(self.theta.dtype)
         thetas = self.theta.to(dtype).split(self._pairs)  # type: ignore[no-untyped-call]
         phis = self.phi.to(dtype).split(self._pairs)  # type: ignore[no-untyped-call]
         omega = self.omega.to(dtype)
-        # Row k of x becomes W e_k; the last layer acts first.
-        x = torch.eye(self.size, dtype=dtype, device=omega.device)
-        x = torch.complex(x, torch.zeros_like(x))
+        stages: list[Stage] = []
+        # The last layer acts first.
         for layer in reversed(range(self.capacity)):
-            x = self._turn(x, layer, thetas[layer], torch.complex(phis[layer].cos(), phis[layer].sin()))
-        x = x * torch.complex(omega.cos(), omega.sin())
-        return [torch.stack([x.real.mT, x.imag.mT])]
+            theta, phi = thetas[layer], phis[layer]
+            tensors = (theta.cos(), theta.sin(), torch.complex(phi.cos(), phi.sin()))
+            if self.arrangement == "tunable":
+                stages.append(Rotations(tensors, first=layer % 2))
+            else:
+                stages.append(Rotations(tensors, distance=self.size >> (layer + 1)))
+        return [*stages, Diagonal((torch.complex(omega.cos(), omega.sin()),))]
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         for angles in self.parameters():
             angles.uniform_(-math.pi, math.pi)
-
-    def _turn(self, x: Tensor, layer: int, theta: Tensor, phase: Tensor) -> Tensor:
-        """F_l on each row of x (K, N)."""
-        first, count, distance = 0, len(theta), 1
-        if self.arrangement == "tunable":
-            first = layer % 2
-        else:
-            distance = self.size >> (layer + 1)
-        last = first + 2 * count
-        pairs = x[:, first:last].reshape(len(x), -1, 2, distance)
-        a, b = pairs.unbind(2)
-        cos, sin = (part.reshape(a.shape[1:]) for part in (theta.cos(), theta.sin()))
-        turned = torch.stack([phase.reshape(a.shape[1:]) * (cos * a - sin * b), sin * a + cos * b], dim=2)
-        return torch.cat([x[:, :first], turned.reshape(len(x), -1), x[:, last:]], dim=1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, arrangement={self.arrangement}, capacity={self.capacity}"

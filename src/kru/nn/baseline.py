@@ -4,16 +4,20 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor
 
-from kru.matrices import RecurrentMatrix
+from kru.matrices import RecurrentMatrix, StructuredMatrix
 from kru.nn.elman import Elman
+from kru.ops.scan_reference import input_part
+from kru.ops.staged_scan import staged_scan
 
 
 class Baseline(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W dense and with a parametrisation of its own.
 
     W is made from its parameters once for each sequence, as one factor for the same time loop as that of
-    `kru.KRU`.
+    `kru.KRU`; or, where W is large and a product of cheap matrices, applied as such, see
+    `kru.matrices.StructuredMatrix`.
 
     Args:
         input_size: features D of the input, or the number of symbols.
@@ -65,3 +69,27 @@ class Baseline(Elman):
             device=device,
             dtype=dtype,
         )
+
+    def _scan(
+        self,
+        x: Tensor,
+        suffix: str,
+        reverse: bool,
+        start: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        matrix = getattr(self, f"recurrent{suffix}")
+        staged = isinstance(matrix, StructuredMatrix) and self.hidden_size >= matrix.stages_from
+        if not staged or self.nonlinearity != "modrelu" or torch.compiler.is_compiling():
+            return super()._scan(x, suffix, reverse, start, lengths, dtype)
+        bias = getattr(self, f"bias{suffix}")
+        states, last = staged_scan(
+            input_part(x, getattr(self, f"weight_ih{suffix}").to(dtype), None),
+            matrix.stages(),
+            bias=None if bias is None else bias.to(dtype),
+            h0=None if start is None else start[0],
+            lengths=lengths,
+            reverse=reverse,
+        )
+        return states, (last,)

@@ -63,7 +63,7 @@ def euler_scan_reference(
     """The definition of what `euler_scan` computes, one step after the other, differentiable any number of times."""
     h = h0
     states: list[Tensor] = [torch.empty(0)] * len(part)
-    for t in _order(len(part), reverse):
+    for t in time_order(len(part), reverse):
         product = h @ matrix.mT
         if gated:
             z, a = part[t].chunk(2, dim=-1)
@@ -98,9 +98,9 @@ class _Euler(torch.autograd.Function):
         candidates = torch.empty_like(before)
         gates = torch.empty_like(before) if gated else None
         states = torch.empty_like(before)
-        active = _active(lengths, part)
+        active = active_steps(lengths, part)
         transposed, h = matrix.mT.contiguous(), h0
-        for t in _order(steps, reverse):
+        for t in time_order(steps, reverse):
             before[t] = h
             candidate = candidates[t]
             if gates is None:
@@ -139,12 +139,12 @@ class _Euler(torch.autograd.Function):
             )
             return *(next(found) if needs else None for needs in ctx.needs_input_grad[:3]), *[None] * 4
         size = matrix.shape[0]
-        active = _active(lengths, part)
+        active = active_steps(lengths, part)
         dpart = torch.empty_like(part)
         # For the product A h_{t-1}, which the gate and the candidate share.
         dproduct = torch.empty_like(before) if gated else dpart
         dh = torch.zeros_like(h0) if dlast is None else dlast.clone()
-        for t in _order(len(part), not reverse):
+        for t in time_order(len(part), not reverse):
             if dstates is not None:
                 dh = dh + (dstates[t] if active is None else dstates[t] * active[t])
             change = dh * step if active is None else dh * (step * active[t])
@@ -161,11 +161,11 @@ class _Euler(torch.autograd.Function):
         return dpart, dmatrix, dh, None, None, None, None
 
 
-def _order(steps: int, reverse: bool) -> range:
+def time_order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def _active(lengths: Tensor | None, part: Tensor) -> Tensor | None:
+def active_steps(lengths: Tensor | None, part: Tensor) -> Tensor | None:
     """(T, B, 1): 1 within a sequence, 0 beyond its end."""
     if lengths is None:
         return None

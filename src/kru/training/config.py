@@ -39,7 +39,7 @@ class ModelConfig:
     field: Literal["complex", "real"] = "complex"
     """field of kru"""
     nonlinearity: Literal["modrelu", "tanh", "relu", "leaky_relu", "identity"] = "modrelu"
-    """of kru"""
+    """of kru and the unitary networks"""
     constraint: Literal["soft", "exact", "none"] = "soft"
     """how factors are kept unitary: soft by the penalty, exact by construction"""
     train_recurrent: bool = True

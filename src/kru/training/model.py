@@ -1,13 +1,14 @@
 """The models of recipes: a recurrent layer, found by name, and a linear map of its states."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from kru.baselines import EURNN, FCURNN, ORNN, RCURNN, AntisymmetricRNN, ExpRNN
 from kru.nn import KRU, KRUGRU, KRULSTM
+from kru.nn.baseline import Baseline
 from kru.nn.recurrent import Recurrent
 from kru.nn.states import State
 from kru.tasks import Adding, CopyMemory, Mnist, Music, PennTreebank
@@ -124,25 +125,25 @@ def _dense_gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
     return make
 
 
-def _plain(kind: type[RCURNN] | type[FCURNN] | type[ExpRNN]) -> Make:
+def _baseline(kind: type[Baseline], own: Callable[[ModelConfig], dict[str, Any]] = lambda config: {}) -> Make:
     def make(inputs: int, config: ModelConfig) -> Recurrent:
-        return kind(inputs, config.hidden_size, train_recurrent=config.train_recurrent)
+        return kind(
+            inputs,
+            config.hidden_size,
+            nonlinearity=config.nonlinearity,
+            train_recurrent=config.train_recurrent,
+            **own(config),
+        )
 
     return make
 
 
-def _ornn(inputs: int, config: ModelConfig) -> Recurrent:
-    return ORNN(
-        inputs,
-        config.hidden_size,
-        reflections=config.reflections or None,
-        train_recurrent=config.train_recurrent,
-    )
+def _reflections(config: ModelConfig) -> dict[str, Any]:
+    return {"reflections": config.reflections or None}
 
 
-def _eurnn(inputs: int, config: ModelConfig) -> Recurrent:
-    options = {"capacity": config.capacity} if config.capacity else {"arrangement": "fft"}
-    return EURNN(inputs, config.hidden_size, train_recurrent=config.train_recurrent, **options)
+def _rotations(config: ModelConfig) -> dict[str, Any]:
+    return {"capacity": config.capacity} if config.capacity else {"arrangement": "fft"}
 
 
 def _antisymmetric(gated: bool) -> Make:
@@ -170,11 +171,11 @@ LAYERS: dict[str, Make] = {
     "rnn": _dense_rnn,
     "lstm": _dense_gated(KRULSTM),
     "gru": _dense_gated(KRUGRU),
-    "rc-urnn": _plain(RCURNN),
-    "fc-urnn": _plain(FCURNN),
-    "ornn": _ornn,
-    "eurnn": _eurnn,
-    "exprnn": _plain(ExpRNN),
+    "rc-urnn": _baseline(RCURNN),
+    "fc-urnn": _baseline(FCURNN),
+    "ornn": _baseline(ORNN, _reflections),
+    "eurnn": _baseline(EURNN, _rotations),
+    "exprnn": _baseline(ExpRNN),
     "antisymmetric": _antisymmetric(False),
     "antisymmetric-gated": _antisymmetric(True),
 }
