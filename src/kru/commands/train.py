@@ -8,19 +8,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from kru.cli import UsageError, parse
-from kru.training.config import BUDGET, Recipe
+from kru.commands.recipe_options import RECIPE_HELP, parse_with_recipe
+from kru.training.config import Recipe
 from kru.training.files import write_atomically
 from kru.training.interrupt import Interrupted
-from kru.training.recipes import command_line, load_recipe, with_budget
+from kru.training.recipes import command_line
 from kru.training.result import write_result
 from kru.training.run import WEIGHTS, Place, RunError, train
 
-DESCRIPTION = """Train a model by a recipe: kru train RECIPE [OPTIONS]
+DESCRIPTION = f"""Train a model by a recipe: kru train RECIPE [OPTIONS]
 
-RECIPE is a name that `kru recipes` lists, or the path of a .toml file of your own. Every setting of it can
-be changed here; the defaults shown are the recipe's. A --steps, --epochs or --minutes given here replaces
-its whole budget. Where the run's folder has a checkpoint, the run goes on from it: after Ctrl-C, a crash or
+{RECIPE_HELP} Where the run's folder has a checkpoint, the run goes on from it: after Ctrl-C, a crash or
 kill -9 the same command is enough."""
 
 
@@ -46,20 +44,8 @@ class Options:
 
 
 def run(arguments: Sequence[str]) -> int:
-    asks_help = any(argument in ("-h", "--help") for argument in arguments)
-    if arguments and not arguments[0].startswith("-"):
-        source, rest = arguments[0], list(arguments[1:])
-    elif asks_help:
-        source, rest = "copy-1000-kru", ["--help"]
-    else:
-        raise UsageError("expected the name of a recipe first; `kru recipes` lists them")
-    recipe = load_recipe(source)
-    if any(argument.split("=")[0] in [f"--{bound}" for bound in BUDGET] for argument in rest):
-        recipe = with_budget(recipe)
-    options: Options = parse(
-        Options, f"train {source}", rest, default=Options(recipe), description=DESCRIPTION
-    )
-    recipe = options.recipe
+    source, options = parse_with_recipe(Options, "train", arguments, DESCRIPTION)
+    recipe: Recipe = options.recipe
     folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
     place = Place(folder, options.data_dir, options.checkpoint_seconds, options.quiet, options.tensorboard)
     try:

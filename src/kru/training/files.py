@@ -1,4 +1,4 @@
-"""Writing files so that a crash or a full disk leaves either the old file or the new one, never less."""
+"""Files that survive crashes: written whole or not at all, and locks that end with their process."""
 
 import os
 from pathlib import Path
@@ -30,3 +30,31 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_file(path: Path, *, wait: bool) -> int | None:
+    """Lock a file, made if there is none, against other processes; None if one has it and `wait` is False.
+
+    The lock ends at the latest with the process, however that ends, kill -9 included. It holds on one machine
+    and over NFS. Where the system has no such locks (Windows), nothing is locked.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
+    try:
+        import fcntl
+    except ImportError:
+        return descriptor
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def unlock_file(descriptor: int) -> None:
+    """Give up a lock that `lock_file` returned."""
+    os.close(descriptor)

@@ -1,16 +1,16 @@
 """A run as a folder: begun or gone on with, interrupted or finished, and then its result."""
 
 import contextlib
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kru.training.checkpoint import Checkpoint
 from kru.training.config import Recipe, expect_budget
+from kru.training.files import lock_file, unlock_file
 from kru.training.interrupt import Interruptible
-from kru.training.loop import DivergedError, Trainer
+from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.recipes import differences
 from kru.training.result import make_result, read_result, write_result, write_weights
@@ -47,18 +47,29 @@ class Place:
     tensorboard: bool = False
 
 
-def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) -> dict[str, Any]:
+def train(
+    recipe: Recipe,
+    source: str,
+    place: Place,
+    *,
+    resume: bool = False,
+    watch: Callable[[Event], None] | None = None,
+    stop: Interruptible | None = None,
+) -> dict[str, Any]:
     """Run a recipe to its end, from its beginning or from the checkpoint in its folder; the result.
 
     Args:
         source: the recipe's name or path, for the command that the result names.
         resume: insist that there is a checkpoint.
+        watch: called with each event of the loop; what it raises ends the run.
+        stop: what listens for signals already, where one run is part of something longer.
 
     Raises:
         ValueError: the folder has a run with other settings, or, with `resume`, none.
         Interrupted: a signal asked to stop; there is a checkpoint.
         DivergedRunError: the loss was no longer finite.
-        RunError: a file could not be written, or no measure was ever finite.
+        RunError: a file could not be written, no measure was ever finite, or another process is training
+            in the folder.
     """
     expect_budget(recipe)
     path = place.folder / CHECKPOINT
@@ -74,9 +85,10 @@ def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) ->
     trainer = Trainer(
         recipe, task, source=source, folder=place.folder, checkpoint_seconds=place.checkpoint_seconds
     )
+    listening = Interruptible() if stop is None else contextlib.nullcontext(stop)
     try:
         with _locked(place.folder):
-            return _train(trainer, place, checkpoint)
+            return _train(trainer, place, checkpoint, listening, watch)
     except OSError as error:
         raise RunError(
             f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
@@ -84,11 +96,23 @@ def train(recipe: Recipe, source: str, place: Place, *, resume: bool = False) ->
         ) from error
 
 
-def _train(trainer: Trainer, place: Place, checkpoint: Checkpoint | None) -> dict[str, Any]:
+def _train(
+    trainer: Trainer,
+    place: Place,
+    checkpoint: Checkpoint | None,
+    listening: contextlib.AbstractContextManager[Interruptible],
+    watch: Callable[[Event], None] | None,
+) -> dict[str, Any]:
     recipe, task = trainer.recipe, trainer.task
     display = Display(recipe, task, quiet=place.quiet, folder=place.folder if place.tensorboard else None)
-    with Interruptible() as interruptible, display:
-        trainer.report = display.show
+
+    def report(event: Event) -> None:
+        display.show(event)
+        if watch is not None:
+            watch(event)
+
+    with listening as interruptible, display:
+        trainer.report = report
         trainer.check = interruptible.check
         if checkpoint is not None:
             trainer.restore(checkpoint)
@@ -143,19 +167,11 @@ def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder of a run, where the system has such locks."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Keep a second process out of the folder of a run."""
+    descriptor = lock_file(folder / ".lock", wait=False)
+    if descriptor is None:
+        raise RunError(f"{folder}: another process is training there")
     try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{folder}: another process is training there") from None
         yield
     finally:
-        os.close(descriptor)
+        unlock_file(descriptor)
