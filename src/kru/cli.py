@@ -32,6 +32,9 @@ COMMANDS = {
     "study": Command(
         "kru.commands.study", "vary one setting over several seeds, as in the paper's last part"
     ),
+    "sweep": Command(
+        "kru.commands.sweep", "search for good settings of a recipe, with any number of workers"
+    ),
     "data": Command("kru.commands.data", "list, fetch, check and generate data"),
 }
 

@@ -1,0 +1,75 @@
+import json
+import os
+import signal
+import time
+
+import optuna
+import pytest
+
+from kru.sweep.storage import Store, remove_cut_line
+from kru.training.run import RunError
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["study.txt", "sqlite:///study.db", "mysql://kru@localhost/kru", "postgresql+nothing://localhost"],
+)
+def test_other_storages_are_refused(where):
+    with pytest.raises(ValueError, match=r"^storage: "):
+        Store(where)
+
+
+def test_a_password_is_never_shown():
+    store = Store("postgresql+psycopg://kru:geheim@127.0.0.1:1/kru")
+    assert "geheim" not in str(store)
+    with pytest.raises(RunError, match=r"^storage postgresql.*127.0.0.1.*the same command goes on") as caught:
+        store.locks("study")
+    assert "geheim" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_was_cut_off_does_not_spoil_a_journal(tmp_path):
+    path = tmp_path / "study.journal"
+    with Store(str(path)).open() as storage:
+        study = optuna.create_study(storage=storage, study_name="cut")
+        study.tell(study.ask(), 1.0)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.splitlines()[-1][:-5])
+    with Store(str(path)).open() as storage:
+        study = optuna.load_study(storage=storage, study_name="cut")
+        study.tell(study.ask(), 2.0)
+        assert [trial.value for trial in study.trials] == [1.0, 2.0]
+    assert path.read_bytes().startswith(whole)
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(b"", b""), (b"a", b""), (b"a\n", b"a\n"), (b"a\nbc", b"a\n"), (b"\n", b"\n")]
+)
+def test_only_whole_lines_are_kept(before, after, tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(before)
+    remove_cut_line(path)
+    assert path.read_bytes() == after
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_the_lock_of_a_killed_process_is_free(kind, tmp_path, request):
+    where = str(tmp_path / "study.journal") if kind == "file" else request.getfixturevalue("postgres")
+    locks = Store(where).locks("study")
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        theirs = Store(where).locks("study")
+        os.write(told, b"1" if theirs.take("trial-0") else b"0")
+        signal.pause()
+    assert os.read(ready, 1) == b"1"
+    assert not locks.take("trial-0")
+    assert locks.take("trial-1")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # A server hears of the end of a connection a moment later.
+    assert any(locks.take("trial-0") or time.sleep(0.02) for _ in range(500))
+    locks.check()
+    locks.close()
