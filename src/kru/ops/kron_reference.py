@@ -1,5 +1,6 @@
 """The Kronecker product in plain PyTorch: any device, any dtype, differentiable any number of times."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -31,7 +32,7 @@ def kron_matmul_reference(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     computes y[l, p, r] = sum_q W_f[p, q] x[l, q, r].
     """
     shape = x.shape[:-1]
-    rows = shape.numel()
+    rows = math.prod(shape)  # shape.numel() would fix a size that torch.export leaves open
     for f in reversed(range(len(factors))):
         q = factors[f].shape[1]
         right = 1

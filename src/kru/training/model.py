@@ -54,6 +54,8 @@ class Sizes(NamedTuple):
     inputs: int
     outputs: int
     last_only: bool
+    symbols: bool = False
+    """whether inputs are integers below `inputs`"""
 
 
 def build_model(config: ModelConfig, sizes: Sizes) -> Model:
@@ -76,13 +78,13 @@ def seeded_model(config: ModelConfig, sizes: Sizes, seed: int) -> Model:
 def problem_sizes(problem: AnyProblem) -> Sizes:
     """The sizes of a problem, known without its data."""
     if isinstance(problem, CopyMemory):
-        return Sizes(10, 10, False)
+        return Sizes(10, 10, False, symbols=True)
     if isinstance(problem, Adding):
         return Sizes(2, 1, True)
     if isinstance(problem, Mnist):
         return Sizes(28 if problem.order == "rows" else 1, 10, True)
     if isinstance(problem, PennTreebank):
-        return Sizes(50, 50, False)
+        return Sizes(50, 50, False, symbols=True)
     if isinstance(problem, Music):
         return Sizes(KEYS, KEYS, False)
     return Sizes(FEATURES, len(FOLDED_PHONES if problem.folded else PHONES), False)

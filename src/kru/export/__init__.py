@@ -1,0 +1,8 @@
+"""Trained models for other places: ONNX, C99 for microcontrollers, torch.export programs."""
+
+from kru.export.c99_export import C99Export, c99
+from kru.export.folder import Export
+from kru.export.onnx_export import onnx
+from kru.export.torch_program import program
+
+__all__ = ["C99Export", "Export", "c99", "onnx", "program"]

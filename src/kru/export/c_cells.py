@@ -1,0 +1,187 @@
+"""A recurrence as a function in C that takes its state one step further."""
+
+from dataclasses import dataclass
+
+from kru.export.c_product import Product, Products
+from kru.export.c_weights import Matrix, Weights
+from kru.export.network import Recurrence
+from kru.ops.scan_reference import LEAK, MODRELU_FLOOR
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer's constants and their use."""
+
+    index: int
+    recurrence: Recurrence
+    product: Product
+    weight: Matrix
+    bias: str | None
+    recurrent_bias: str | None
+    symbols: bool
+
+    @property
+    def function(self) -> str:
+        return f"layer_{self.index}"
+
+    @property
+    def buffers(self) -> int:
+        """Work buffers. The elman cell's product has the state itself for its second buffer; the others read
+        the state for every gate, and keep a gate meanwhile."""
+        return 1 if self.recurrence.cell == "elman" else 1 + self.product.buffers
+
+    def gate(self, gate: int, row: str = "i") -> str:
+        """What goes into the nonlinearity of a gate beside the recurrent part: (U x + bias)[row]."""
+        row = f"{gate * self.recurrence.state_size} + {row}" if gate else row
+        part = self.weight.entry(row, "x") if self.symbols else self.weight.times(row, "x")
+        is_ordinary = self.bias and self.recurrence.nonlinearity != "modrelu"
+        return f"{part} + {self.bias}[{row}]" if is_ordinary else part
+
+
+def add_layer(
+    index: int, recurrence: Recurrence, weights: Weights, products: Products, *, symbols: bool
+) -> Layer:
+    """Store what a layer needs."""
+    product = products.add(recurrence, weights, f"recurrent_{index}")
+
+    def vector(name: str) -> str | None:
+        array = getattr(recurrence, name)
+        return None if array is None else weights.vector(f"{name}_{index}", array)
+
+    bias, recurrent_bias = vector("bias"), vector("recurrent_bias")
+    weight = weights.matrix(f"input_{index}", recurrence.weight)
+    return Layer(index, recurrence, product, weight, bias, recurrent_bias, symbols)
+
+
+def layer_function(layer: Layer, state_type: str, width: int) -> str:
+    """The function that takes a layer one step further; `width` is the length of a work buffer."""
+    x = "long x" if layer.symbols else "const float *x"
+    body = {"elman": _elman, "lstm": _lstm, "gru": _gru}[layer.recurrence.cell](layer, width)
+    return f"static void {layer.function}({state_type} *state, {x})\n{{\n{body}\n}}"
+
+
+def _elman(layer: Layer, width: int) -> str:
+    units, size = layer.recurrence.units, layer.recurrence.state_size
+    head = f"""\
+    float *h = state->h_{layer.index};
+    const float *z = {layer.product.call(0, "h", "state->work", "h")};"""
+    if layer.recurrence.nonlinearity != "modrelu":
+        name = layer.recurrence.nonlinearity
+        value = f"{'tanhf' if name == 'tanh' else name}(z[i] + {layer.gate(0)})"
+        if name == "identity":
+            value = f"z[i] + {layer.gate(0)}"
+        return f"{head}\n" + _loop(size, f"h[i] = {value};")
+    if not layer.recurrence.is_complex:
+        return f"{head}\n" + _loop(
+            units,
+            f"const float z_i = z[i] + {layer.gate(0)};",
+            f"h[i] = z_i * modrelu(fabsf(z_i), {layer.bias}[i]);",
+        )
+    return f"{head}\n" + _loop(
+        units,
+        f"const float re = z[i] + {layer.gate(0)};",
+        f"const float im = z[{units} + i] + {layer.gate(0, f'{units} + i')};",
+        f"const float scale = modrelu(sqrtf(re * re + im * im), {layer.bias}[i]);",
+        "h[i] = re * scale;",
+        f"h[{units} + i] = im * scale;",
+    )
+
+
+def _lstm(layer: Layer, width: int) -> str:
+    units, product = layer.recurrence.units, layer.product
+    i, f, g, o = range(4)
+    return "\n".join(
+        [
+            f"    float *h = state->h_{layer.index}, *c = state->c_{layer.index};",
+            _buffers(layer, "in", width),
+            f"    const float *z = {product.call(f, 'h', 'a', 'b')};",
+            _loop(units, f"c[i] *= sigmoid(z[i] + {layer.gate(f)});"),
+            f"    z = {product.call(i, 'h', 'a', 'b')};",
+            _loop(units, f"in[i] = sigmoid(z[i] + {layer.gate(i)});"),
+            f"    z = {product.call(g, 'h', 'a', 'b')};",
+            _loop(units, f"c[i] += in[i] * tanhf(z[i] + {layer.gate(g)});"),
+            f"    z = {product.call(o, 'h', 'a', 'b')};",
+            _loop(units, f"h[i] = sigmoid(z[i] + {layer.gate(o)}) * tanhf(c[i]);"),
+        ]
+    )
+
+
+def _gru(layer: Layer, width: int) -> str:
+    units, product = layer.recurrence.units, layer.product
+    r, z, n = range(3)
+    recurrent = f"(z[i] + {layer.recurrent_bias}[i])" if layer.recurrent_bias else "z[i]"
+    return "\n".join(
+        [
+            f"    float *h = state->h_{layer.index};",
+            _buffers(layer, "n", width),
+            f"    const float *z = {product.call(r, 'h', 'a', 'b')};",
+            _loop(units, f"n[i] = sigmoid(z[i] + {layer.gate(r)});"),
+            f"    z = {product.call(n, 'h', 'a', 'b')};",
+            _loop(units, f"n[i] = tanhf({layer.gate(n)} + n[i] * {recurrent});"),
+            f"    z = {product.call(z, 'h', 'a', 'b')};",
+            _loop(
+                units,
+                f"const float kept = sigmoid(z[i] + {layer.gate(z)});",
+                "h[i] = (1.0f - kept) * n[i] + kept * h[i];",
+            ),
+        ]
+    )
+
+
+def _buffers(layer: Layer, kept: str, width: int) -> str:
+    second = f", *b = a + {width}" if layer.product.buffers > 1 else ""
+    return f"    float *{kept} = state->work, *a = {kept} + {width}{second};"
+
+
+def _loop(count: int, *statements: str) -> str:
+    inside = "\n".join(f"        {statement}" for statement in statements)
+    return f"    for (long i = 0; i < {count}; i++) {{\n{inside}\n    }}"
+
+
+HELPERS = {
+    "dot": """\
+/* The sum of a[i] b[i], in eight partial sums: for the compiler to vectorise, and for smaller errors. */
+static float dot(const float *restrict a, const float *restrict b, long n)
+{
+    float s[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}, rest = 0.0f;
+    const long whole = n - n % 8;
+    for (long i = 0; i < whole; i += 8) {
+        for (int j = 0; j < 8; j++) {
+            s[j] += a[i + j] * b[i + j];
+        }
+    }
+    for (long i = whole; i < n; i++) {
+        rest += a[i] * b[i];
+    }
+    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7])) + rest;
+}""",
+    "relu": """\
+static float relu(float z)
+{
+    return z > 0.0f ? z : 0.0f;
+}""",
+    "leaky_relu": f"""\
+static float leaky_relu(float z)
+{{
+    return z > 0.0f ? z : {LEAK}f * z;
+}}""",
+    "sigmoid": """\
+static float sigmoid(float z)
+{
+    return 1.0f / (1.0f + expf(-z));
+}""",
+    "modrelu": f"""\
+/* What a number of this size is multiplied with: max(size + bias, 0) / size. */
+static float modrelu(float size, float bias)
+{{
+    const float above = size + bias;
+    return (above > 0.0f ? above : 0.0f) / (size > {MODRELU_FLOOR}f ? size : {MODRELU_FLOOR}f);
+}}""",
+}
+HELPERS["dot_int8"] = (
+    HELPERS["dot"]
+    .replace("dot(const float *restrict a", "dot_int8(const signed char *restrict a")
+    .replace("a[i + j] *", "(float)a[i + j] *")
+    .replace("+= a[i] *", "+= (float)a[i] *")
+)
+"""Functions that the generated code may call."""

@@ -1,0 +1,129 @@
+"""What is exported: a model as plain arrays, whatever module it came from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+Matrix = NDArray[np.float32] | NDArray[np.complex64]
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """One layer in one direction: a cell of `kru.ops.scan`, with G gates and states of S values.
+
+    Attributes:
+        cell: "elman", "lstm" or "gru".
+        nonlinearity: of the elman cell.
+        is_complex: whether states are N real parts followed by N imaginary parts, S = 2N; else S = N.
+        reverse: whether it runs from the last step to the first.
+        weight: the input map U, (G * S, D).
+        factors: for each gate the factors (P_f, Q_f) of its recurrent matrix, real or complex.
+        bias: (G * S,); with modReLU (N,); or none.
+        recurrent_bias: (N,), of the gru, or none.
+    """
+
+    cell: str
+    nonlinearity: str
+    is_complex: bool
+    reverse: bool
+    weight: Array
+    factors: tuple[tuple[Matrix, ...], ...]
+    bias: Array | None
+    recurrent_bias: Array | None
+
+    @property
+    def units(self) -> int:
+        """N."""
+        return prod(factor.shape[0] for factor in self.factors[0])
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return self.units * (2 if self.is_complex else 1)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What is carried from step to step."""
+        return ("h", "c") if self.cell == "lstm" else ("h",)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """y = V x + d, V (C, S) and d (C,) or none."""
+
+    weight: Array
+    bias: Array | None
+
+
+@dataclass(frozen=True)
+class Network:
+    """Layers of recurrences, one or two (the second in reverse) in each, and the maps around them.
+
+    Attributes:
+        origin: what the model is, for people.
+        layers: from the input to the output.
+        symbols: whether the input is integers: rows of `embedding`, or columns of the first layer's U.
+        embedding: (symbols, D), or none.
+        output: the map of the last layer's states to the outputs, or none.
+        last_only: whether a sequence has one output, that of its last step.
+        batch_first: whether sequences are (B, T, ...) in place of (T, B, ...).
+    """
+
+    origin: str
+    layers: tuple[tuple[Recurrence, ...], ...]
+    symbols: bool
+    embedding: Array | None
+    output: Affine | None
+    last_only: bool
+    batch_first: bool
+
+    @property
+    def first(self) -> Recurrence:
+        return self.layers[0][0]
+
+    @property
+    def is_bidirectional(self) -> bool:
+        return len(self.layers[0]) > 1
+
+    @property
+    def input_size(self) -> int:
+        """Features of the input, or the number of symbols."""
+        return int(self.first.weight.shape[1] if self.embedding is None else self.embedding.shape[0])
+
+    @property
+    def output_size(self) -> int:
+        if self.output is not None:
+            return int(self.output.weight.shape[0])
+        return sum(direction.state_size for direction in self.layers[-1])
+
+
+def merge_small_factors(factors: Sequence[Matrix], largest: int = 16) -> tuple[Matrix, ...]:
+    """The same Kronecker product with neighbouring factors multiplied out, up to `largest` rows and columns.
+
+    For runtimes in which every operation has a price of its own, far above the arithmetic of a 2 x 2 factor.
+
+    >>> [factor.shape for factor in merge_small_factors([np.eye(2, dtype=np.float32)] * 9)]
+    [(16, 16), (16, 16), (2, 2)]
+    """
+    groups: list[list[Matrix]] = [[factors[0]]]
+    for factor in factors[1:]:
+        sides = [prod(f.shape[side] for f in [*groups[-1], factor]) for side in (0, 1)]
+        if max(sides) <= largest:
+            groups[-1].append(factor)
+        else:
+            groups.append([factor])
+    return tuple(reduce(np.kron, group) for group in groups)
+
+
+def require_one_direction(network: Network, what: str) -> None:
+    """Raise for a model that reads its input from both ends."""
+    if network.is_bidirectional:
+        raise ValueError(f"{what}: expected a model with one direction, got a bidirectional one: {NO_STREAM}")
+
+
+NO_STREAM = "its second direction begins at the end of the sequence, which a stream has not seen yet"

@@ -1,0 +1,159 @@
+"""ONNX models of a network: one time step, and whole sequences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import kru
+from kru.export.network import Network
+from kru.export.onnx_cells import Cell
+from kru.export.onnx_graph import OPSET, Dims, Graph
+
+__all__ = ["OPSET", "sequence_model", "step_model"]
+
+
+def step_model(network: Network, name: str) -> bytes:
+    """One time step as a serialised model."""
+    names = network.first.states
+    graph = Graph("input", "output", *names, *(f"{state}_next" for state in names))
+    x, symbols = _embed(graph, network, "input")
+    after: list[list[str]] = []
+    for index, [recurrence] in enumerate(network.layers):
+        graph.scope = f"layer_{index}/"
+        cell = Cell(graph, recurrence)
+        row = graph.constant("", np.array(index, dtype=np.int64))
+        before = [graph.op("Gather", f"{state}_before", state, row, axis=0) for state in names]
+        after.append(cell.advance(graph, cell.inputs(graph, x, symbols=symbols), before))
+        x, symbols = after[-1][0], False
+    graph.scope = ""
+    _read(graph, network, x)
+    _stack_states(graph, after, [f"{state}_next" for state in names])
+    states = (len(network.layers), "batch", network.first.state_size)
+    return _finish(
+        graph,
+        network,
+        f"{name}_step",
+        "one time step",
+        {"input": _dims(network, "batch"), **{state: states for state in names}},
+        {"output": ("batch", network.output_size), **{f"{state}_next": states for state in names}},
+    )
+
+
+def sequence_model(network: Network, name: str) -> bytes:
+    """Whole sequences from zero states as a serialised model, a Scan for each layer and direction."""
+    names = network.first.states
+    graph = Graph("input", "output", *(f"{state}_last" for state in names))
+    x, symbols = "input", network.symbols
+    if network.batch_first:
+        x = graph.op("Transpose", "by_time", x, perm=[1, 0] if symbols else [1, 0, 2])
+    x, symbols = _embed(graph, network, x)
+    last: list[list[str]] = []
+    for index, layer in enumerate(network.layers):
+        outputs = []
+        for recurrence in layer:
+            graph.scope = f"layer_{index}{'_reverse' if recurrence.reverse else ''}/"
+            cell = Cell(graph, recurrence)
+            *states, output = _scan(graph, cell, cell.inputs(graph, x, symbols=symbols))
+            last.append(states)
+            outputs.append(output)
+        x = outputs[0] if len(outputs) == 1 else graph.op("Concat", "both", *outputs, axis=-1)
+        symbols = False
+    graph.scope = ""
+    if network.last_only:
+        x = graph.op("Gather", "last", x, graph.constant("", np.array(-1, dtype=np.int64)), axis=0)
+    elif network.batch_first:
+        x = graph.op("Transpose", "by_sequence", x, perm=[1, 0, 2])
+    _read(graph, network, x)
+    _stack_states(graph, last, [f"{state}_last" for state in names])
+    leading = ("batch", "steps") if network.batch_first else ("steps", "batch")
+    rows = (len(last), "batch", network.first.state_size)
+    return _finish(
+        graph,
+        network,
+        f"{name}_sequence",
+        "whole sequences",
+        {"input": _dims(network, *leading)},
+        {
+            "output": (*(("batch",) if network.last_only else leading), network.output_size),
+            **{f"{state}_last": rows for state in names},
+        },
+    )
+
+
+def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:
+    """The last states and all outputs (T, B, S) of a cell over input parts a (T, B, G * S)."""
+    recurrence = cell.recurrence
+    size, names = recurrence.state_size, recurrence.states
+    batch = graph.op("Slice", "batch", graph.op("Shape", "shape", a), graph.ints(1), graph.ints(2))
+    shape = graph.op("Concat", "state_shape", batch, graph.ints(size), axis=0)
+    start = [graph.op("ConstantOfShape", f"{state}_first", shape) for state in names]
+    inner = Graph(outer=graph)
+    part = inner.free("input_part")
+    before = [inner.free(f"{state}_before") for state in names]
+    after = cell.advance(inner, part, before)
+    output = inner.op("Identity", "output", after[0])
+    body = inner.body(
+        f"{graph.scope}step",
+        {**{state: ("batch", size) for state in before}, part: ("batch", len(recurrence.factors) * size)},
+        {state: ("batch", size) for state in [*after, output]},
+    )
+    direction = [int(recurrence.reverse)]
+    return graph.ops(
+        "Scan",
+        [*(f"{state}_last" for state in names), "states"],
+        *start,
+        a,
+        body=body,
+        num_scan_inputs=1,
+        scan_input_directions=direction,
+        scan_output_directions=direction,
+    )
+
+
+def _embed(graph: Graph, network: Network, x: str) -> tuple[str, bool]:
+    """The input of the first layer, and whether it is symbols."""
+    if network.embedding is None:
+        return x, network.symbols
+    return graph.op("Gather", "embedded", graph.constant("embedding", network.embedding), x, axis=0), False
+
+
+def _read(graph: Graph, network: Network, states: str) -> None:
+    """The output map."""
+    y = states
+    if network.output is not None:
+        y = graph.op("MatMul", "read", y, graph.constant("output_weight", network.output.weight.T))
+        if network.output.bias is not None:
+            y = graph.op("Add", "read", y, graph.constant("output_bias", network.output.bias))
+    graph.name(y, "output")
+
+
+def _stack_states(graph: Graph, states: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """States (B, S) of each layer and direction as one tensor (rows, B, S) for each name."""
+    for name, rows in zip(names, zip(*states, strict=True), strict=True):
+        stacked = [graph.op("Unsqueeze", f"{name}_row", row, graph.ints(0)) for row in rows]
+        graph.name(graph.op("Concat", f"{name}_rows", *stacked, axis=0), name)
+
+
+def _dims(network: Network, *leading: str) -> Dims:
+    return leading if network.symbols else (*leading, network.input_size)
+
+
+def _finish(
+    graph: Graph,
+    network: Network,
+    name: str,
+    what: str,
+    inputs: dict[str, Dims],
+    outputs: dict[str, Dims],
+) -> bytes:
+    model = graph.model(
+        name,
+        f"{network.origin}, {what}",
+        inputs,
+        outputs,
+        integers=["input"] if network.symbols else [],
+        metadata={"origin": network.origin, "form": what, "cell": network.first.cell},
+        version=kru.__version__,
+    )
+    serialised: bytes = model.SerializeToString()
+    return serialised

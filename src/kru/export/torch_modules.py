@@ -1,0 +1,135 @@
+"""A network in plain PyTorch operations: for torch.export, and as the reference of the other formats."""
+
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+
+from kru.export.network import Network, Recurrence, merge_small_factors
+from kru.ops.scan_reference import input_part, scan_reference
+
+
+class Direction(nn.Module):
+    """One layer in one direction, by the definition in `kru.ops.scan_reference`."""
+
+    weight: Tensor
+    bias: Tensor | None
+    recurrent_bias: Tensor | None
+
+    def __init__(self, recurrence: Recurrence) -> None:
+        super().__init__()
+        self.cell = recurrence.cell
+        self.nonlinearity = recurrence.nonlinearity
+        self.is_complex = recurrence.is_complex
+        self.reverse = recurrence.reverse
+        self.states = recurrence.states
+        self.state_size = recurrence.state_size
+        for name in ("weight", "bias", "recurrent_bias"):
+            array = getattr(recurrence, name)
+            self.register_buffer(name, None if array is None else torch.tensor(array))
+        gates = [[torch.tensor(f) for f in merge_small_factors(factors)] for factors in recurrence.factors]
+        self.count = len(gates[0])
+        for f, matrices in enumerate(zip(*gates, strict=True)):
+            factor = torch.stack(matrices) if len(matrices) > 1 else matrices[0]
+            planes = torch.stack([factor.real, factor.imag]) if factor.is_complex() else factor
+            self.register_buffer(f"factor_{f}", planes)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """U x, (..., G * S), of features (..., D) or symbols (...)."""
+        return input_part(x, self.weight, None)
+
+    def advance(self, a: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The states (B, S) after one step with input part a (B, G * S)."""
+        _, h, c = scan_reference(
+            a.unsqueeze(0),
+            None,
+            [self.get_buffer(f"factor_{f}") for f in range(self.count)],
+            cell=self.cell,
+            nonlinearity=self.nonlinearity,
+            is_complex=self.is_complex,
+            bias=self.bias,
+            recurrent_bias=self.recurrent_bias,
+            h0=states[0],
+            c0=states[1] if len(states) > 1 else None,
+            lengths=None,
+            reverse=False,
+        )
+        return (h,) if c is None else (h, c)
+
+    def run(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All states (T, B, S) and the last, from zeros: traced as torch's scan operator, else a loop."""
+        a = self.inputs(x)
+        start = tuple(a.new_zeros(a.shape[1], self.state_size) for _ in self.states)
+
+        def step(states: tuple[Tensor, ...], a: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+            states = self.advance(a, states)
+            # scan wants tensors of its own in each place.
+            return states, states[0].clone()
+
+        if torch.compiler.is_compiling():
+            last, outputs = scan(step, start, a, reverse=self.reverse)
+            return outputs, last
+        last, steps = start, []
+        for part in reversed(a) if self.reverse else a:
+            last, output = step(last, part)
+            steps.append(output)
+        return torch.stack(steps[::-1] if self.reverse else steps), last
+
+
+class _Maps(nn.Module):
+    """The layers of a network, and the maps around them."""
+
+    embedding: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.layers = [[Direction(direction) for direction in layer] for layer in network.layers]
+        self.directions = nn.ModuleList(direction for layer in self.layers for direction in layer)
+        output = network.output
+        arrays = {
+            "embedding": network.embedding,
+            "weight": None if output is None else output.weight,
+            "bias": None if output is None else output.bias,
+        }
+        for name, array in arrays.items():
+            self.register_buffer(name, None if array is None else torch.tensor(array))
+
+    def embed(self, x: Tensor) -> Tensor:
+        return x if self.embedding is None else nn.functional.embedding(x, self.embedding)
+
+    def read(self, states: Tensor) -> Tensor:
+        return states if self.weight is None else nn.functional.linear(states, self.weight, self.bias)
+
+
+class Step(_Maps):
+    """One time step: input (B, D) or symbols (B,), and states (layers, B, S), to output and new states."""
+
+    def forward(self, input: Tensor, h: Tensor, c: Tensor | None = None) -> tuple[Tensor, ...]:
+        x, before = self.embed(input), (h,) if c is None else (h, c)
+        after = []
+        for index, [direction] in enumerate(self.layers):
+            after.append(direction.advance(direction.inputs(x), tuple(state[index] for state in before)))
+            x = after[-1][0]
+        return self.read(x), *(torch.stack(states) for states in zip(*after, strict=True))
+
+
+class Sequence(_Maps):
+    """Whole sequences from zero states: input (T, B, D) or symbols (T, B) to outputs and the last states."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.last_only = network.last_only
+        self.batch_first = network.batch_first
+
+    def forward(self, input: Tensor) -> tuple[Tensor, ...]:
+        x = self.embed(input.transpose(0, 1) if self.batch_first else input)
+        last: list[tuple[Tensor, ...]] = []
+        for layer in self.layers:
+            outputs, states = zip(*(direction.run(x) for direction in layer), strict=True)
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+            last.extend(states)
+        y = self.read(x[-1] if self.last_only else x)
+        if self.batch_first and not self.last_only:
+            y = y.transpose(0, 1)
+        return y, *(torch.stack(states) for states in zip(*last, strict=True))

@@ -1,0 +1,95 @@
+"""torch.export programs, which load without this package."""
+
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from kru.export.folder import Export, new_folder
+from kru.export.names import check_name
+from kru.export.network import NO_STREAM, Network
+from kru.export.source import Source, network_from
+from kru.export.torch_modules import Sequence, Step
+
+STEPS, BATCH = 5, 3  # of the example that is traced
+
+
+def program(
+    model: Source,
+    folder: str | Path,
+    *,
+    name: str = "model",
+    symbols: bool = False,
+    embedding: nn.Embedding | None = None,
+    output: nn.Linear | None = None,
+) -> Export:
+    """Write `torch.export` programs NAME_step.pt2 and NAME_sequence.pt2 into a new folder.
+
+    Both are plain PyTorch operations in float32 with any batch size B, so `torch.export.load(path).module()`
+    needs torch and nothing else. With L layers, states of S values, D features and C outputs:
+
+    - step: input (B, D), or symbols (B,), and h (L, B, S), for an LSTM also c, to the output (B, C) and the
+      new states;
+    - sequence: input (T, B, D), or symbols (T, B), of any length T, to outputs (T, B, C), of a model that
+      reads the last state (B, C), and the last states; the time loop is torch's scan operator. The layout is
+      (B, T, ...) for a layer with `batch_first`.
+
+    A bidirectional model has no step.
+
+    Args:
+        model: the path of a weights file, a model of `kru.training`, or a recurrent layer.
+        folder: a name that is still free.
+        name: how the files begin.
+        symbols: whether a model or a layer takes integers; a weights file knows.
+        embedding, output: the maps around a layer.
+    """
+    check_name(name)
+    network = network_from(model, symbols=symbols, embedding=embedding, output=output)
+    folder = Path(folder)
+    with new_folder(folder) as unfinished:
+        notes = []
+        if network.is_bidirectional:
+            notes.append(f"no step: {NO_STREAM}")
+        else:
+            _save(_step(network), unfinished / f"{name}_step.pt2")
+        _save(_sequence(network), unfinished / f"{name}_sequence.pt2")
+        files = sorted(path.name for path in unfinished.iterdir())
+    return Export(tuple(folder / file for file in files), tuple(notes))
+
+
+def _step(network: Network) -> torch.export.ExportedProgram:
+    batch = Dim("batch", min=1)
+    rows = len(network.layers), BATCH, network.first.state_size
+    states = {state: torch.zeros(rows) for state in network.first.states}
+    shapes = {"input": {0: batch}, **{state: {1: batch} for state in states}}
+    return _export(Step(network), {"input": _example(network, BATCH), **states}, shapes)
+
+
+def _sequence(network: Network) -> torch.export.ExportedProgram:
+    batch, steps = Dim("batch", min=1), Dim("steps", min=1)
+    leading = (BATCH, STEPS) if network.batch_first else (STEPS, BATCH)
+    dims = (batch, steps) if network.batch_first else (steps, batch)
+    shapes = {"input": dict(enumerate(dims))}
+    return _export(Sequence(network), {"input": _example(network, *leading)}, shapes)
+
+
+def _example(network: Network, *leading: int) -> Tensor:
+    if network.symbols:
+        return torch.zeros(leading, dtype=torch.int64)
+    return torch.zeros(*leading, network.input_size)
+
+
+def _export(
+    module: nn.Module, example: dict[str, Tensor], shapes: dict[str, dict[int, Dim]]
+) -> torch.export.ExportedProgram:
+    with torch.no_grad(), warnings.catch_warnings():
+        # The tracer warns of parts of torch that torch itself has deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        return torch.export.export(module, tuple(example.values()), dynamic_shapes=tuple(shapes.values()))
+
+
+def _save(exported: torch.export.ExportedProgram, path: Path) -> None:
+    torch.export.save(exported, path)

@@ -1,0 +1,178 @@
+"""What can't be exported gets one line that says so, and leaves nothing behind."""
+
+import json
+import re
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import kru
+from kru.export import c99, onnx, program
+from kru.export.names import as_comment
+from kru.matrices import RecurrentMatrix
+from kru.training.model import Model
+
+from .compiled import WARNINGS, run, tool
+
+FORMATS = [c99, onnx, program]
+
+
+class Doubled(kru.KRU):
+    """A layer that does more than its attributes tell."""
+
+    def forward(self, input, hx=None):
+        output, state = super().forward(input, hx)
+        return 2 * output, state
+
+
+class Unknown(RecurrentMatrix):
+    """A recurrent matrix without factors."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+class Terms(Unknown):
+    """A recurrent matrix that is more than one product."""
+
+    def factors(self):
+        return [torch.zeros(2, 4, 4)]
+
+
+def with_matrix(kind: type[RecurrentMatrix]) -> kru.KRU:
+    layer = kru.KRU(2, 4, field="real")
+    layer.recurrent_l0 = kind(((4, 4),), field="real", gates=1, constraint="none")
+    return layer
+
+
+def not_finite() -> kru.KRU:
+    layer = kru.KRU(2, 4)
+    layer.weight_ih_l0.data[1, 0] = torch.nan
+    return layer
+
+
+CASES = {
+    "torch's layer": (lambda: nn.LSTM(2, 3), TypeError, "model: expected a weights file, .*, got LSTM"),
+    "a model of one's own": (
+        lambda: nn.Sequential(kru.KRU(2, 4)),
+        TypeError,
+        "got Sequential; the parts around a layer",
+    ),
+    "a layer that does more": (lambda: Doubled(2, 4), TypeError, "Doubled computes something that can't be"),
+    "no factors": (lambda: with_matrix(Unknown), TypeError, "expected Kronecker factors, got Unknown"),
+    "several products": (
+        lambda: with_matrix(Terms),
+        TypeError,
+        "can export one Kronecker product, got Terms",
+    ),
+    "not finite": (not_finite, ValueError, "weight_ih_l0: expected finite numbers, got 1 others"),
+    "no file": (lambda: "nothing.safetensors", ValueError, "nothing.safetensors: no such file"),
+}
+
+
+@pytest.mark.parametrize("write", FORMATS)
+@pytest.mark.parametrize("case", list(CASES))
+def test_models(case: str, write, tmp_path) -> None:
+    make, kind, message = CASES[case]
+    with pytest.raises(kind, match=message) as caught:
+        write(make(), tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"embedding": nn.Embedding(5, 3)}, "embedding: expected input_size=2 columns, got 3"),
+        ({"output": nn.Linear(3, 2)}, "output: expected output_size=8 inputs, got 3"),
+        ({"embedding": nn.Linear(5, 2)}, "embedding: expected torch.nn.Embedding, got Linear"),
+        ({"output": kru.KroneckerLinear(8, 4)}, "output: expected torch.nn.Linear, got KroneckerLinear"),
+    ],
+)
+def test_maps(arguments, message: str, tmp_path) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        c99(kru.KRU(2, 4), tmp_path / "out", **arguments)
+
+
+def test_a_model_has_its_own_maps(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"output: expected none for a model.*; pass model.layer"):
+        c99(Model(kru.KRU(2, 4), 3, last_only=True), tmp_path / "out", output=nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("write", FORMATS)
+@pytest.mark.parametrize("what", ["folder", "file", "dangling link"])
+def test_what_is_there_stays(write, what: str, tmp_path) -> None:
+    place = tmp_path / "out"
+    if what == "folder":
+        place.mkdir()
+    elif what == "file":
+        place.write_text("mine")
+    else:
+        place.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="out: exists; expected the name of a new folder"):
+        write(kru.KRU(2, 4), place)
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "2d",
+        "a-b",
+        "a b",
+        "../up",
+        "x;}",
+        "a\nb",
+        "é",
+        "_x",
+        "math",
+        "STDIO",
+        "a" * 25,
+        "x/*",
+        'q"',
+        "a\\",
+    ],
+)
+def test_names(write, name: str, tmp_path) -> None:
+    with pytest.raises(ValueError, match="name: expected"):
+        write(kru.KRU(2, 4), tmp_path / "out", name=name)
+
+
+EVIL = 'x */ #error injected\n#include "/etc/passwd" ??/ \\ /* é \u2028 %s'
+
+
+def test_a_recipe_name_cannot_leave_its_comment(tmp_path) -> None:
+    """The names in a weights file are anybody's: none of their characters may mean anything in C."""
+    model = Model(kru.KRU(1, 4), 10, last_only=True)
+    contents = {"recipe": {"task": {"name": "mnist"}, "model": {"hidden_size": 4}}, "name": EVIL}
+    path = tmp_path / "evil.safetensors"
+    save_file(model.state_dict(), path, {"format": "kru 1", "kru": json.dumps(contents)})
+    header, source = c99(path, tmp_path / "c").files
+    assert "injected" in header.read_text().splitlines()[0]
+    assert source.read_text().count("#") == 2
+    run(tool("gcc"), *WARNINGS, "-Wtrigraphs", "-fsyntax-only", source)
+    assert not re.search(r"[^A-Za-z0-9 ._+-]", as_comment(EVIL))
+    onnx(path, tmp_path / "o")
+
+
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def fail(*arguments, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("kru.export.torch_program._save", fail)
+    with pytest.raises(OSError, match="disk full"):
+        program(kru.KRU(2, 4), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_onnx(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    for module in ("graph", "cells", "model"):
+        monkeypatch.delitem(sys.modules, f"kru.export.onnx_{module}", raising=False)
+    with pytest.raises(RuntimeError, match=r"onnx: not installed; pip install 'kru\[export\]'"):
+        onnx(kru.KRU(2, 4), tmp_path / "out")
