@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 import kru
+from kru import baselines
 from kru.nn.recurrent import Recurrent
 
 D, N, LAYERS = 3, 12, 2
@@ -23,6 +24,8 @@ STREAMS: dict[str, Callable[[], Recurrent]] = {
     "lstm": lambda: kru.KRULSTM(D, N, LAYERS, dropout=0.5),
     "lstm, large factors": lambda: kru.KRULSTM(17, 64, factors=[2, 32]),
     "lstm, one factor": lambda: kru.KRULSTM(D, 20, factors=[20], bias=False),
+    "oRNN": lambda: baselines.ORNN(D, 6, nonlinearity="leaky_relu"),
+    "EURNN": lambda: baselines.EURNN(D, 6),
     "gru": lambda: kru.KRUGRU(D, N, LAYERS),
     "gru, no bias": lambda: kru.KRUGRU(D, 18, factors=[18], bias=False),
 }

@@ -78,6 +78,15 @@ def test_embedding_and_output(int8: bool, tmp_path) -> None:
     assert_near(actual, expected, 0.02 if int8 else 1e-6)
 
 
+def test_a_learned_first_state(tmp_path) -> None:
+    layer = build(STREAMS["oRNN"])
+    model = Compiled(c99(layer, tmp_path / "c"))
+    x = inputs(layer, 3)
+    with torch.no_grad():
+        expected, _ = layer(x)
+    assert_near(np.stack([model.step(part) for part in x]), expected)
+
+
 def test_a_symbol_out_of_range_changes_nothing(tmp_path) -> None:
     model = Compiled(c99(build(STREAMS["complex"]), tmp_path / "c", symbols=True))
     model.step(torch.tensor(1))

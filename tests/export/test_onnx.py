@@ -1,5 +1,7 @@
 """ONNX models in onnxruntime against PyTorch."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +119,14 @@ def test_two_directions_have_no_step(tmp_path) -> None:
     written = onnx(build(BIDIRECTIONAL["complex, both directions"]), tmp_path / "o")
     assert [file.name for file in written.files] == ["model_sequence.onnx"]
     assert any(note.startswith("no step: its second direction begins at the end") for note in written.notes)
+
+
+def test_a_learned_first_state_is_there_for_the_step(tmp_path) -> None:
+    layer = build(STREAMS["oRNN"])
+    onnx(layer, tmp_path / "o")
+    h = np.array(json.loads((tmp_path / "o" / "model_h.json").read_text()), dtype=np.float32)[:, None]
+    x = inputs(layer, 1)
+    with torch.no_grad():
+        expected, _ = layer.step(x)
+    output, _ = session(tmp_path / "o" / "model_step.onnx").run(None, {"input": x.numpy(), "h": h})
+    assert_near(output, expected)

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import kru
+from kru.baselines import AntisymmetricRNN
 from kru.export import c99, onnx, program
 from kru.export.names import as_comment
 from kru.matrices import RecurrentMatrix
@@ -61,6 +62,7 @@ CASES = {
         TypeError,
         "got Sequential; the parts around a layer",
     ),
+    "another cell": (lambda: AntisymmetricRNN(2, 4), TypeError, "cell: can export .*, got 'antisymmetric'"),
     "a layer that does more": (lambda: Doubled(2, 4), TypeError, "Doubled computes something that can't be"),
     "no factors": (lambda: with_matrix(Unknown), TypeError, "expected Kronecker factors, got Unknown"),
     "several products": (

@@ -18,6 +18,7 @@ class Layer:
     weight: Matrix
     bias: str | None
     recurrent_bias: str | None
+    initial: str | None
     symbols: bool
 
     @property
@@ -48,9 +49,9 @@ def add_layer(
         array = getattr(recurrence, name)
         return None if array is None else weights.vector(f"{name}_{index}", array)
 
-    bias, recurrent_bias = vector("bias"), vector("recurrent_bias")
+    vectors = vector("bias"), vector("recurrent_bias"), vector("initial")
     weight = weights.matrix(f"input_{index}", recurrence.weight)
-    return Layer(index, recurrence, product, weight, bias, recurrent_bias, symbols)
+    return Layer(index, recurrence, product, weight, *vectors, symbols)
 
 
 def layer_function(layer: Layer, state_type: str, width: int) -> str:

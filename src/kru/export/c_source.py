@@ -87,7 +87,7 @@ def _state_arrays(layers: list[Layer], embedding: Matrix | None) -> list[_Array]
 def _reset_function(name: str, layers: list[Layer]) -> str:
     lines = [
         f"    for (long i = 0; i < {layer.recurrence.state_size}; i++) {{\n"
-        f"        state->{state}_{layer.index}[i] = 0.0f;\n"
+        f"        state->{state}_{layer.index}[i] = {f'{layer.initial}[i]' if layer.initial else '0.0f'};\n"
         "    }"
         for layer in layers
         for state in layer.recurrence.states

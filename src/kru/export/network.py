@@ -1,9 +1,11 @@
 """What is exported: a model as plain arrays, whatever module it came from."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ class Recurrence:
         factors: for each gate the factors (P_f, Q_f) of its recurrent matrix, real or complex.
         bias: (G * S,); with modReLU (N,); or none.
         recurrent_bias: (N,), of the gru, or none.
+        initial: the learned h (S,) before the first step, or none for zeros.
     """
 
     cell: str
@@ -35,6 +38,7 @@ class Recurrence:
     factors: tuple[tuple[Matrix, ...], ...]
     bias: Array | None
     recurrent_bias: Array | None
+    initial: Array | None
 
     @property
     def units(self) -> int:
@@ -124,6 +128,13 @@ def require_one_direction(network: Network, what: str) -> None:
     """Raise for a model that reads its input from both ends."""
     if network.is_bidirectional:
         raise ValueError(f"{what}: expected a model with one direction, got a bidirectional one: {NO_STREAM}")
+
+
+def write_first_state(network: Network, path: Path) -> None:
+    """Write the h (layers, S) before the first step as JSON, where it is not zero but learned."""
+    if network.first.initial is not None:
+        rows = [layer[0].initial for layer in network.layers]
+        path.write_text(json.dumps([row.tolist() for row in rows if row is not None]), encoding="utf-8")
 
 
 NO_STREAM = "its second direction begins at the end of the sequence, which a stream has not seen yet"

@@ -27,6 +27,15 @@ class Cell:
         self.bias = _optional(graph, "bias", recurrence.bias)
         self.recurrent_bias = _optional(graph, "recurrent_bias", recurrence.recurrent_bias)
 
+    def first_states(self, graph: Graph, batch: str) -> list[str]:
+        """The states (B, S) before the first step; `batch` is a vector of one number, B."""
+        shape = graph.op("Concat", "state_shape", batch, graph.ints(self.recurrence.state_size), axis=0)
+        states = [graph.op("ConstantOfShape", f"{state}_first", shape) for state in self.recurrence.states]
+        if self.recurrence.initial is not None:
+            learned = graph.constant("initial", self.recurrence.initial)
+            states[0] = graph.op("Expand", "h_first", learned, shape)
+        return states
+
     def inputs(self, graph: Graph, x: str, *, symbols: bool) -> str:
         """U x + bias for features (..., D) or symbols (...)."""
         if symbols:

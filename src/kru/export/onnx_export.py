@@ -6,7 +6,7 @@ from torch import nn
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import NO_STREAM
+from kru.export.network import NO_STREAM, write_first_state
 from kru.export.source import Source, network_from
 
 
@@ -29,7 +29,8 @@ def onnx(
       reads the last state (B, C), and `h_last`, `c_last`. The layout is (B, T, ...) for a layer with
       `batch_first`.
 
-    A bidirectional model has no step. The arguments are those of `kru.export.program`.
+    A bidirectional model has no step. A model whose first state is not zero but learned has it in NAME_h.json, as
+    a list for each layer, for the step. The arguments are those of `kru.export.program`.
     """
     check_name(name)
     try:
@@ -44,6 +45,7 @@ def onnx(
             notes.append(f"no step: {NO_STREAM}")
         else:
             (unfinished / f"{name}_step.onnx").write_bytes(step_model(network, name))
+            write_first_state(network, unfinished / f"{name}_h.json")
         (unfinished / f"{name}_sequence.onnx").write_bytes(sequence_model(network, name))
         files = sorted(path.name for path in unfinished.iterdir())
     return Export(tuple(folder / file for file in files), tuple(notes))

@@ -40,7 +40,7 @@ def step_model(network: Network, name: str) -> bytes:
 
 
 def sequence_model(network: Network, name: str) -> bytes:
-    """Whole sequences from zero states as a serialised model, a Scan for each layer and direction."""
+    """Whole sequences as a serialised model, a Scan for each layer and direction."""
     names = network.first.states
     graph = Graph("input", "output", *(f"{state}_last" for state in names))
     x, symbols = "input", network.symbols
@@ -85,8 +85,7 @@ def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:
     recurrence = cell.recurrence
     size, names = recurrence.state_size, recurrence.states
     batch = graph.op("Slice", "batch", graph.op("Shape", "shape", a), graph.ints(1), graph.ints(2))
-    shape = graph.op("Concat", "state_shape", batch, graph.ints(size), axis=0)
-    start = [graph.op("ConstantOfShape", f"{state}_first", shape) for state in names]
+    start = cell.first_states(graph, batch)
     inner = Graph(outer=graph)
     part = inner.free("input_part")
     before = [inner.free(f"{state}_before") for state in names]

@@ -98,6 +98,7 @@ def _recurrence(layer: Recurrent, index: int, reverse: bool) -> Recurrence:
         tuple(_factors(layer, index, reverse, gate) for gate in range(len(layer.gates))),
         bias,
         array("recurrent_bias"),
+        array("initial"),
     )
 
 

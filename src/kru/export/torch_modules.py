@@ -14,6 +14,7 @@ class Direction(nn.Module):
     weight: Tensor
     bias: Tensor | None
     recurrent_bias: Tensor | None
+    initial: Tensor | None
 
     def __init__(self, recurrence: Recurrence) -> None:
         super().__init__()
@@ -23,7 +24,7 @@ class Direction(nn.Module):
         self.reverse = recurrence.reverse
         self.states = recurrence.states
         self.state_size = recurrence.state_size
-        for name in ("weight", "bias", "recurrent_bias"):
+        for name in ("weight", "bias", "recurrent_bias", "initial"):
             array = getattr(recurrence, name)
             self.register_buffer(name, None if array is None else torch.tensor(array))
         gates = [[torch.tensor(f) for f in merge_small_factors(factors)] for factors in recurrence.factors]
@@ -56,9 +57,11 @@ class Direction(nn.Module):
         return (h,) if c is None else (h, c)
 
     def run(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """All states (T, B, S) and the last, from zeros: traced as torch's scan operator, else a loop."""
+        """All states (T, B, S) and the last: traced as torch's scan operator, else a loop."""
         a = self.inputs(x)
         start = tuple(a.new_zeros(a.shape[1], self.state_size) for _ in self.states)
+        if self.initial is not None:
+            start = (start[0] + self.initial, *start[1:])
 
         def step(states: tuple[Tensor, ...], a: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
             states = self.advance(a, states)
@@ -115,7 +118,7 @@ class Step(_Maps):
 
 
 class Sequence(_Maps):
-    """Whole sequences from zero states: input (T, B, D) or symbols (T, B) to outputs and the last states."""
+    """Whole sequences from their first step: input (T, B, D) or symbols (T, B) to outputs and the last states."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)

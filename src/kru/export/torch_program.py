@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import NO_STREAM, Network
+from kru.export.network import NO_STREAM, Network, write_first_state
 from kru.export.source import Source, network_from
 from kru.export.torch_modules import Sequence, Step
 
@@ -36,7 +36,8 @@ def program(
       reads the last state (B, C), and the last states; the time loop is torch's scan operator. The layout is
       (B, T, ...) for a layer with `batch_first`.
 
-    A bidirectional model has no step.
+    A bidirectional model has no step. A model whose first state is not zero but learned has it in NAME_h.json, as
+    a list for each layer, for the step.
 
     Args:
         model: the path of a weights file, a model of `kru.training`, or a recurrent layer.
@@ -54,6 +55,7 @@ def program(
             notes.append(f"no step: {NO_STREAM}")
         else:
             _save(_step(network), unfinished / f"{name}_step.pt2")
+            write_first_state(network, unfinished / f"{name}_h.json")
         _save(_sequence(network), unfinished / f"{name}_sequence.pt2")
         files = sorted(path.name for path in unfinished.iterdir())
     return Export(tuple(folder / file for file in files), tuple(notes))
