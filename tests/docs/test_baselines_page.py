@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kru.commands.train import Options
 from kru.cli import parse
+from kru.commands.train import Options
 from kru.parameters import parameter_count
 from kru.training.model import build_model, problem_sizes
 from kru.training.recipes import load_recipe

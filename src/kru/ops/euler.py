@@ -5,6 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kru.ops.higher_order import differentiable_gradients
+from kru.ops.time_steps import active_steps, time_order
+
 
 def euler_scan(
     part: Tensor,
@@ -130,14 +133,8 @@ class _Euler(torch.autograd.Function):
         if torch.is_grad_enabled():
             # The gradient is itself to be differentiated: take it through the reference, which can be.
             results = euler_scan_reference(part, matrix, h0, lengths, step=step, gated=gated, reverse=reverse)
-            pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None]
-            wanted = [t for t, needs in zip((part, matrix, h0), ctx.needs_input_grad, strict=False) if needs]
-            found = iter(
-                torch.autograd.grad(
-                    [r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-                )
-            )
-            return *(next(found) if needs else None for needs in ctx.needs_input_grad[:3]), *[None] * 4
+            wants = ctx.needs_input_grad[:3]
+            return *differentiable_gradients(results, gradients, (part, matrix, h0), wants), *[None] * 4
         size = matrix.shape[0]
         active = active_steps(lengths, part)
         dpart = torch.empty_like(part)
@@ -159,15 +156,3 @@ class _Euler(torch.autograd.Function):
             dh = torch.addmm(dh, dproduct[t], matrix)
         dmatrix = dproduct.flatten(0, 1).mT @ before.flatten(0, 1)
         return dpart, dmatrix, dh, None, None, None, None
-
-
-def time_order(steps: int, reverse: bool) -> range:
-    return range(steps - 1, -1, -1) if reverse else range(steps)
-
-
-def active_steps(lengths: Tensor | None, part: Tensor) -> Tensor | None:
-    """(T, B, 1): 1 within a sequence, 0 beyond its end."""
-    if lengths is None:
-        return None
-    times = torch.arange(len(part), device=part.device).unsqueeze(1)
-    return (times < lengths.to(part.device)).to(part.dtype).unsqueeze(-1)

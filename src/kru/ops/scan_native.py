@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import native
+from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
 from kru.ops.scan_checks import GATES, check_scan_arguments, check_scan_values
 from kru.ops.scan_reference import input_part, scan_reference
@@ -392,16 +393,7 @@ def _backward(
             lengths=lengths,
             reverse=reverse,
         )
-        pairs = [
-            (r, g) for r, g in zip(results, (dstates, dh, dc), strict=True) if r is not None and g is not None
-        ]
-        wanted = [t for t, want in zip(inputs, wants, strict=True) if want]
-        gradients = iter(
-            torch.autograd.grad(
-                [r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-            )
-        )
-        out = [next(gradients) if want else None for want in wants]
+        out = differentiable_gradients(results, (dstates, dh, dc), inputs, wants)
     else:
         tensors = torch.ops.kru.scan_backward(
             dstates, dh, dc, x, weight, factors, bias, recurrent_bias, h0, c0, lengths, states, reserve, cells,

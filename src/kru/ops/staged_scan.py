@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kru.ops.euler import active_steps, time_order
+from kru.ops.higher_order import differentiable_gradients
 from kru.ops.scan_reference import MODRELU_FLOOR, modrelu
 from kru.ops.stages import Stage, adjoint, apply
+from kru.ops.time_steps import active_steps, time_order
 
 CHUNK = 1 << 22
 """Numbers that are worked on at once where time steps don't depend on each other."""
@@ -106,7 +107,9 @@ class _StagedScan(torch.autograd.Function):
         if torch.is_grad_enabled():
             # The gradient is itself to be differentiated: take it through the reference, which can be.
             results = staged_scan_reference(part, stages, bias, h0, lengths, reverse=ctx.reverse)
-            return _by_autograd(ctx, results, gradients, [part, bias, h0, *tensors])
+            wants = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[6:]]
+            found = differentiable_gradients(results, gradients, [part, bias, h0, *tensors], wants)
+            return *found[:3], None, None, None, *found[3:]
         dstates, dlast = (None if g is None else _complex(g) for g in gradients)
         active = active_steps(lengths, part)
         dz = torch.empty_like(z)
@@ -156,21 +159,6 @@ def _stage_gradients(stages: Sequence[Stage], x: Tensor, dy: Tensor) -> list[Ten
         ):
             total += part
     return totals
-
-
-def _by_autograd(
-    ctx: Any, results: tuple[Tensor, Tensor], gradients: Sequence[Tensor | None], inputs: list[Tensor]
-) -> tuple[Tensor | None, ...]:
-    pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None]
-    needs = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[6:]]
-    wanted = [tensor for tensor, need in zip(inputs, needs, strict=True) if need]
-    found = iter(
-        torch.autograd.grad(
-            [r for r, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-        )
-    )
-    out = [next(found) if need else None for need in needs]
-    return *out[:3], None, None, None, *out[3:]
 
 
 def _rebuilt(stages: Sequence[Stage], tensors: Sequence[Tensor]) -> list[Stage]:
