@@ -28,6 +28,7 @@ template <class T, bool C> class Butterfly {
   static constexpr int kRadix = C ? 2 : 3;          // factors on one pass
   static constexpr int64_t kBlock = 8192 / sizeof(T);  // values of a row that stay in the first-level cache
   static constexpr bool kReadsPastEnd = false;
+  static constexpr bool kGradientFromAdjoint = true;
 
   static bool suits(int count, const Factor<T>* factors) {
     for (int f = 0; f < count; ++f)
@@ -62,7 +63,8 @@ template <class T, bool C> class Butterfly {
     }
   }
 
-  int64_t units() const { return n_; }
+  int64_t inputs() const { return n_; }
+  int64_t outputs() const { return n_; }
   int64_t block_rows(int64_t) const { return 1; }
 
   // What one thread needs: for the gradient, sums over steps in T and over rows in double.

@@ -36,27 +36,31 @@ template <class T, bool C> void write_row(const T* from, int64_t plane, int64_t 
 template <class T, bool C> struct KronCall {
   static constexpr int kPlanes = C ? 2 : 1;
   const kru_kron& call;
-  Factor<T>* factors;
-  FactorGradient<T>* gradients;
+  Factor<T>* factors;            // (rank, factor_count)
+  FactorGradient<T>* gradients;  // the same
   int64_t k = 1, n = 1, work = 0;
   bool wants_factors = false;
 
   KronCall(Arena& arena, const kru_kron& c) : call(c) {
-    factors = arena.take<Factor<T>>(c.factor_count);
-    gradients = arena.take<FactorGradient<T>>(c.factor_count);
+    factors = arena.take<Factor<T>>(c.rank * c.factor_count);
+    gradients = arena.take<FactorGradient<T>>(c.rank * c.factor_count);
     const T* packed = static_cast<const T*>(c.packed);
     for (int f = 0; f < c.factor_count; ++f) {
       const T* data = c.factors != nullptr ? static_cast<const T*>(c.factors[f]) : packed;
-      packed += kPlanes * c.p[f] * c.q[f];
-      factors[f] = {data, C ? data + 1 : nullptr, kPlanes, c.p[f], c.q[f]};
       T* gradient = c.dfactors == nullptr ? nullptr : static_cast<T*>(c.dfactors[f]);
-      gradients[f] = {gradient, C && gradient != nullptr ? gradient + 1 : nullptr, kPlanes};
       wants_factors = wants_factors || gradient != nullptr;
+      const int64_t size = kPlanes * c.p[f] * c.q[f];
+      packed += c.rank * size;
+      for (int64_t r = 0; r < c.rank; ++r, data += size) {
+        factors[r * c.factor_count + f] = {data, C ? data + 1 : nullptr, kPlanes, c.p[f], c.q[f]};
+        T* to = gradient == nullptr ? nullptr : gradient + r * size;
+        gradients[r * c.factor_count + f] = {to, C && to != nullptr ? to + 1 : nullptr, kPlanes};
+      }
       k *= c.q[f];
       n *= c.p[f];
       work += c.p[f] + c.q[f];
     }
-    work *= larger(k, n) * c.rows;
+    work *= larger(k, n) * c.rows * c.rank;
   }
 
   int threads() const {
@@ -114,8 +118,7 @@ void kron_backward(Arena& arena, const KronCall<T, C>& kron, const M& matrix, in
   const T* x = static_cast<const T*>(kron.call.x);
   const T* dy = static_cast<const T*>(kron.call.dy);
   T* dx = static_cast<T*>(kron.call.dx);
-  // The butterflies get their factors' gradients from the gradient at the input, the stages from that at the output.
-  const bool needs_adjoint = dx != nullptr || !M::kReadsPastEnd;
+  const bool needs_adjoint = dx != nullptr || M::kGradientFromAdjoint;
   parallel(threads, [&](int t) {
     T* g = buffers[t];
     T* a = g + size;
@@ -136,20 +139,21 @@ void kron_backward(Arena& arena, const KronCall<T, C>& kron, const M& matrix, in
       if (kron.wants_factors) matrix.flush(*workers[t]);
     }
   });
-  if (kron.wants_factors) matrix.finish(workers, threads, kron.gradients);
+  if (kron.wants_factors) matrix.finish(arena, workers, threads, kron.gradients);
 }
 
 template <class T, bool C> void kron(const kru_kron& call, bool backward) {
   Arena arena;
   const KronCall<T, C> kron(arena, call);
-  with_matrices<T, C>(arena, 1, call.factor_count, kron.factors, backward, kron.wants_factors, [&](const auto* matrix) {
-    const int threads = kron.threads();
-    const int64_t block = matrix->block_rows((call.rows + threads - 1) / threads);
-    if (backward)
-      kron_backward<T, C>(arena, kron, *matrix, block);
-    else
-      kron_forward<T, C>(arena, kron, *matrix, block);
-  });
+  with_matrices<T, C>(
+      arena, 1, call.rank, call.factor_count, kron.factors, backward, kron.wants_factors, [&](const auto* matrix) {
+        const int threads = kron.threads();
+        const int64_t block = matrix->block_rows((call.rows + threads - 1) / threads);
+        if (backward)
+          kron_backward<T, C>(arena, kron, *matrix, block);
+        else
+          kron_forward<T, C>(arena, kron, *matrix, block);
+      });
 }
 
 }  // namespace KRU_ISA

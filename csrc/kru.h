@@ -18,11 +18,11 @@ enum { KRU_ELMAN = 0, KRU_LSTM = 1, KRU_GRU = 2 };
 /* How the input part a_t arrives: computed by the caller, as a small dense input, or as symbols. */
 enum { KRU_PART = 0, KRU_DENSE = 1, KRU_SYMBOLS = 2 };
 
-/* y (rows, N) = x (rows, K) times the transpose of the Kronecker product of the factors (p[f], q[f]).
- * Complex numbers are interleaved. The gradients are outputs and may be NULL where they are not wanted. */
+/* y (rows, N) = x (rows, K) times the transpose of a sum of `rank` Kronecker products. Factor f is (rank, p[f], q[f]),
+ * one matrix for each term. Complex numbers are interleaved. The gradients are outputs and may be NULL where they are not wanted. */
 typedef struct {
   int32_t dtype, is_complex, threads, factor_count;
-  int64_t rows;
+  int64_t rows, rank;
   const int64_t *p, *q;
   const void* const* factors; /* or NULL with packed: the factors one after the other */
   const void* x;
@@ -34,11 +34,11 @@ typedef struct {
 } kru_kron;
 
 /* The recurrence over time. N units; S = N values a state (2N complex, real plane first); G gates (1, 4 or 3).
- * A factor is (G or planes, p[f], q[f]). */
+ * Factor f is (rank, G or planes, p[f], q[f]): each gate's matrix is a sum of `rank` Kronecker products. */
 typedef struct {
   int32_t dtype, is_complex, threads, factor_count;
   int32_t cell, nonlinearity, input_kind, reverse;
-  int64_t steps, batch, inputs;
+  int64_t steps, batch, inputs, rank;
   const int64_t *p, *q;
   const void* const* factors;
   const void* part;           /* (T, B, G S), KRU_PART */

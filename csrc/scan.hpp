@@ -31,7 +31,7 @@ template <class T, class M> struct ScanThreads {
     typename M::Worker** own = arena.take<typename M::Worker*>(scan.threads);
     for (int g = 0; g < scan.gates; ++g) {
       for (int t = 0; t < scan.threads; ++t) own[t] = workers[t][g];
-      matrices[g].finish(own, scan.threads, scan.gradients + g * scan.call.factor_count);
+      matrices[g].finish(arena, own, scan.threads, scan.gradients + g * scan.call.rank * scan.call.factor_count);
     }
   }
 };
@@ -86,7 +86,8 @@ template <class T, bool C> void scan(const kru_scan& call, bool backward) {
   Arena arena;
   const ScanCall<T> scan(arena, call);
   with_matrices<T, C>(
-      arena, scan.gates, call.factor_count, scan.factors, backward, scan.wants_factors, [&](const auto* matrices) {
+      arena, scan.gates, call.rank, call.factor_count, scan.factors, backward, scan.wants_factors,
+      [&](const auto* matrices) {
         using M = typename Pointee<decltype(matrices)>::type;
         const ScanThreads<T, M> own(arena, scan, matrices, backward);
         if (call.cell == KRU_ELMAN)

@@ -13,7 +13,7 @@ template <class T> struct ScanCall {
   int planes, gates, threads;
   int64_t units = 1, state, steps, batch;
   bool wants_factors = false;
-  Factor<T>* factors;             // (gates, factor_count)
+  Factor<T>* factors;             // (gates, rank, factor_count)
   FactorGradient<T>* gradients;   // the same
   int64_t* order;                 // rows, thread by thread, the longest first within a thread
   int64_t* bounds;                // thread t has order[bounds[t]] ... order[bounds[t + 1] - 1]
@@ -22,18 +22,20 @@ template <class T> struct ScanCall {
   ScanCall(Arena& arena, const kru_scan& c) : call(c), steps(c.steps), batch(c.batch) {
     planes = c.is_complex ? 2 : 1;
     gates = c.cell == KRU_LSTM ? 4 : c.cell == KRU_GRU ? 3 : 1;
-    factors = arena.take<Factor<T>>(gates * c.factor_count);
-    gradients = arena.take<FactorGradient<T>>(gates * c.factor_count);
+    const int64_t terms = gates * c.rank;
+    factors = arena.take<Factor<T>>(terms * c.factor_count);
+    gradients = arena.take<FactorGradient<T>>(terms * c.factor_count);
     for (int f = 0; f < c.factor_count; ++f) {
       const int64_t size = c.p[f] * c.q[f];
       units *= c.p[f];
       T* gradient = c.dfactors == nullptr ? nullptr : static_cast<T*>(c.dfactors[f]);
       wants_factors = wants_factors || gradient != nullptr;
-      for (int g = 0; g < gates; ++g) {
-        const T* data = static_cast<const T*>(c.factors[f]) + g * planes * size;
-        factors[g * c.factor_count + f] = {data, planes == 2 ? data + size : nullptr, 1, c.p[f], c.q[f]};
-        T* to = gradient == nullptr ? nullptr : gradient + g * planes * size;
-        gradients[g * c.factor_count + f] = {to, to != nullptr && planes == 2 ? to + size : nullptr, 1};
+      for (int64_t term = 0; term < terms; ++term) {
+        const int64_t g = term / c.rank, r = term % c.rank, at = (r * gates + g) * planes * size;
+        const T* data = static_cast<const T*>(c.factors[f]) + at;
+        factors[term * c.factor_count + f] = {data, planes == 2 ? data + size : nullptr, 1, c.p[f], c.q[f]};
+        T* to = gradient == nullptr ? nullptr : gradient + at;
+        gradients[term * c.factor_count + f] = {to, to != nullptr && planes == 2 ? to + size : nullptr, 1};
       }
     }
     state = planes * units;

@@ -20,6 +20,7 @@ template <class T, bool C> class Staged {
   static constexpr int kPlanes = C ? 2 : 1;
   static constexpr int64_t kMerge = 8;
   static constexpr bool kReadsPastEnd = true;
+  static constexpr bool kGradientFromAdjoint = false;
 
   Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint) {
     factors_ = arena.take<Factor<T>>(count);
@@ -57,10 +58,8 @@ template <class T, bool C> class Staged {
     for (int s = 0; s < count_; ++s) prepare(arena, stages_[s], adjoint);
   }
 
-  int64_t units() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
-  int64_t largest() const { return largest_; }
 
   // How many rows to work on together: enough that a large matrix, read once a block, is used many times.
   int64_t block_rows(int64_t rows) const {

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -18,8 +20,14 @@ def dense_penalty(model: nn.Module) -> torch.Tensor:
     for matrix in model.modules():
         if isinstance(matrix, RecurrentMatrix) and matrix.constraint == "soft":
             for gate in range(matrix.gates):
-                for w in matrix.dense_factors(gate):
-                    total = total + (w.mH @ w - torch.eye(w.shape[0])).abs().square().sum()
+                factors = matrix.dense_factors(gate)
+                scale = 1.0
+                if matrix.rank > 1:
+                    sizes = [size for size, _ in matrix.shapes]
+                    scale = sum(sizes) / len(sizes) / math.prod(sizes)
+                    factors = [kru.kron_dense(factors)]
+                for w in factors:
+                    total = total + scale * (w.mH @ w - torch.eye(w.shape[0])).abs().square().sum()
     return total
 
 
@@ -34,6 +42,8 @@ def test_value_and_gradient_over_all_factors_of_a_model() -> None:
             kru.KRUGRU(3, 6),
             kru.KRU(3, 8, constraint="exact"),
             kru.KRU(3, 8, constraint="none"),
+            kru.KRU(3, 12, rank=3),
+            kru.KRUGRU(3, 6, rank=2),
             kru.KroneckerLinear(12, 10),
             nn.LSTM(3, 4),
         )
@@ -88,3 +98,16 @@ def test_rectangular_factors_are_refused() -> None:
 def test_only_modules() -> None:
     with pytest.raises(TypeError, match=r"module: expected a module .*, got list"):
         kru.unitary_penalty([torch.eye(2)])
+
+
+def test_of_a_sum_is_as_strong_as_of_one_product() -> None:
+    """One factor's Gram matrix is off by a matrix of trace zero; the sum has a second term that is still zero."""
+    one, two = kru.KRU(3, 27, field="real").double(), kru.KRU(3, 27, field="real", rank=2).double()
+    with torch.no_grad():
+        scales = torch.tensor([1.1, 0.9, 1.0], dtype=torch.float64).sqrt()
+        one.matrix().factor_1.mul_(scales)
+        two.matrix().factor_1[0].mul_(scales)
+    assert kru.unitary_penalty(one).item() == pytest.approx(0.02)
+    assert kru.unitary_penalty(two).item() == pytest.approx(0.02)
+    loss = kru.unitary_penalty(kru.KRU(3, 2**12, rank=3))  # rounding in float32 stays far below what matters
+    assert abs(loss.item()) < 1e-6

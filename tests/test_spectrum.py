@@ -83,6 +83,25 @@ def test_of_layers() -> None:
         kru.spectrum(kru.KRU(3, 6), gate="i")
 
 
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_of_a_sum_needs_the_dense_matrix(field: str) -> None:
+    layer = kru.KRU(3, 12, field=field, rank=2)
+    torch.nn.init.normal_(layer.matrix().factor_0)
+    with pytest.raises(
+        ValueError, match=r"source: .* a sum of 2: .* needs the dense .*; dense=True builds it"
+    ):
+        kru.spectrum(layer)
+    spectrum = kru.spectrum(layer, dense=True)
+    w = kru.kron_dense(layer.matrix().dense_factors()).detach().to(torch.complex128)
+    torch.testing.assert_close(spectrum.singular_values, torch.linalg.svdvals(w), rtol=1e-5, atol=1e-5)
+    assert spectrum.spectral_radius == pytest.approx(torch.linalg.eigvals(w).abs().max().item(), rel=1e-5)
+    single = [factor[:1] for factor in layer.matrix().dense_factors()]
+    assert kru.spectrum(single).shapes == [(2, 2), (2, 2), (3, 3)]
+    assert kru.spectrum(kru.KroneckerLinear(6, 4, rank=3), dense=True).shape == (4, 6)
+    with pytest.raises(ValueError, match=r"up to a size of 4096; here it has 8192 rows or columns"):
+        kru.spectrum(kru.KRU(3, 8192, rank=2), dense=True)
+
+
 def test_errors() -> None:
     with pytest.raises(TypeError, match=r"source: expected a recurrent layer, .*, got Linear"):
         kru.spectrum(torch.nn.Linear(3, 3))
@@ -90,7 +109,7 @@ def test_errors() -> None:
         kru.spectrum([3])
     with pytest.raises(ValueError, match="source: expected at least one factor, got none"):
         kru.spectrum([])
-    with pytest.raises(ValueError, match=r"source\[1\]: expected a matrix \(P, Q\), got shape \(2, 2, 2\)"):
+    with pytest.raises(ValueError, match=r"source\[1\]: expected a matrix .* got shape \(2, 2, 2\)"):
         kru.spectrum([torch.eye(2), torch.zeros(2, 2, 2)])
 
 

@@ -15,6 +15,8 @@ inline Values interleaved(const Row& row, bool is_complex) {
   return out;
 }
 
+inline void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
+
 inline Row row_of(const Values& values, int64_t row, int64_t size, bool is_complex) {
   Row out(static_cast<size_t>(size));
   const size_t planes = is_complex ? 2 : 1;
@@ -45,23 +47,32 @@ template <class T> struct KronRun {
 template <class T> void kron_case(Random& random, Report& report, int64_t number) {
   const bool is_complex = number % 2 == 1, large = number % 50 >= 48, unitary = random.chance(0.6);
   const Shapes shapes = any_shapes(random, large);
+  const int64_t rank = any_rank(random, large);
   const int64_t n = shapes.rows(), k = shapes.columns(), planes = is_complex ? 2 : 1;
   // Enough rows, now and then, for the kernel to use more than one thread.
   const int64_t rows = large ? random.integer(1, 3) : n * k <= 4096 && random.chance(0.3) ? 200 : random.integer(0, 9);
   const int threads = int(random.integer(1, 3));
   report.start("kron " + std::to_string(number) + (sizeof(T) == 4 ? " float " : " double ") +
-               (is_complex ? "complex " : "real ") + shapes.text() + ", " + std::to_string(rows) + " rows, " +
+               (is_complex ? "complex " : "real ") + std::to_string(rank) + " x " + shapes.text() + ", " + std::to_string(rows) + " rows, " +
                std::to_string(threads) + " threads");
 
-  std::vector<Row> entries;
+  Sum matrix;
+  std::vector<Values> flat(size_t(shapes.count()));
+  for (int64_t r = 0; r < rank; ++r) {
+    std::vector<Row> entries;
+    for (size_t f = 0; f < flat.size(); ++f) {
+      const double scale = f == 0 ? 1.0 / double(rank) : 1.0;
+      entries.push_back(factor_entries<T>(random, shapes.p[f], shapes.q[f], is_complex, unitary, scale));
+      append(flat[f], interleaved(entries.back(), is_complex));
+    }
+    matrix.add(Matrix(shapes, entries));
+  }
   std::vector<Buffer<T>> factors;
   std::vector<const void*> pointers;
   Values packed;
-  for (int f = 0; f < shapes.count(); ++f) {
-    entries.push_back(factor_entries<T>(random, shapes.p[size_t(f)], shapes.q[size_t(f)], is_complex, unitary));
-    const Values flat = interleaved(entries.back(), is_complex);
-    packed.insert(packed.end(), flat.begin(), flat.end());
-    factors.emplace_back(flat);
+  for (const Values& values : flat) {
+    append(packed, values);
+    factors.emplace_back(values);
     pointers.push_back(factors.back().get());
   }
   const Values x_values = random.values<T>(rows * k * planes, 1), dy_values = random.values<T>(rows * n * planes, 1);
@@ -74,6 +85,7 @@ template <class T> void kron_case(Random& random, Report& report, int64_t number
   call.threads = threads;
   call.factor_count = shapes.count();
   call.rows = rows;
+  call.rank = rank;
   call.p = shapes.p.data();
   call.q = shapes.q.data();
   call.factors = use_packed ? nullptr : pointers.data();
@@ -94,14 +106,11 @@ template <class T> void kron_case(Random& random, Report& report, int64_t number
   together([&] { runs[0].run(call, any_factors); }, [&] { runs[1].run(call, any_factors); });
   if (runs[0].status != 0 || runs[1].status != 0) report.fail("out of memory");
 
-  Matrix matrix(shapes, entries);
   Values y, dx;
   for (int64_t row = 0; row < rows; ++row) {
     const Row in = row_of(x_values, row, k, is_complex), arrived = row_of(dy_values, row, n, is_complex);
-    const Values out = interleaved(matrix.apply(in), is_complex);
-    y.insert(y.end(), out.begin(), out.end());
-    const Values at_input = interleaved(matrix.adjoint(arrived), is_complex);
-    dx.insert(dx.end(), at_input.begin(), at_input.end());
+    append(y, interleaved(matrix.apply(in), is_complex));
+    append(dx, interleaved(matrix.adjoint(arrived), is_complex));
     if (any_factors) matrix.accumulate(in, arrived);
   }
   report.compare("y", y, runs[0].y, kForwardLimit);
@@ -110,8 +119,11 @@ template <class T> void kron_case(Random& random, Report& report, int64_t number
   report.check_memory("dx", runs[0].dx, runs[1].dx);
   for (int f = 0; f < shapes.count(); ++f) {
     const Buffer<T>& gradient = runs[0].dfactors[size_t(f)];
-    if (wants[size_t(f)])
-      report.compare("dfactors", interleaved(matrix.gradient(f), is_complex), gradient, kBackwardLimit);
+    if (wants[size_t(f)]) {
+      Values expected;
+      for (int64_t r = 0; r < rank; ++r) append(expected, interleaved(matrix.gradient(r, f), is_complex));
+      report.compare("dfactors", expected, gradient, kBackwardLimit);
+    }
     report.check_memory("dfactors", gradient, runs[1].dfactors[size_t(f)]);
   }
   report.end();

@@ -1,4 +1,5 @@
-// A Kronecker matrix and the gradients of its factors, as literally as memory allows, in double precision.
+// Kronecker matrices, sums of them, and the gradients of their factors, as literally as memory allows, in double
+// precision.
 #pragma once
 
 #include "harness.hpp"
@@ -125,6 +126,35 @@ class Matrix {
   int64_t n_, k_;
   bool dense_;
   Row matrix_, total_;
+};
+
+// A sum of matrices of equal shapes.
+class Sum {
+ public:
+  void add(Matrix term) { terms_.push_back(std::move(term)); }
+  int64_t rank() const { return int64_t(terms_.size()); }
+
+  Row apply(const Row& x) const {
+    Row y = terms_[0].apply(x);
+    for (size_t r = 1; r < terms_.size(); ++r) add_to(y, terms_[r].apply(x));
+    return y;
+  }
+  Row adjoint(const Row& g) const {
+    Row out = terms_[0].adjoint(g);
+    for (size_t r = 1; r < terms_.size(); ++r) add_to(out, terms_[r].adjoint(g));
+    return out;
+  }
+  void accumulate(const Row& x, const Row& g) {
+    for (Matrix& term : terms_) term.accumulate(x, g);
+  }
+  Row gradient(int64_t r, int f) const { return terms_[size_t(r)].gradient(f); }
+
+ private:
+  static void add_to(Row& to, const Row& from) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  }
+
+  std::vector<Matrix> terms_;
 };
 
 }  // namespace selftest

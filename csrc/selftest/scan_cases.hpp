@@ -11,6 +11,7 @@ enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kGradients 
 template <class T> struct ScanCase {
   ScanProblem s{};
   Shapes shapes;
+  int64_t rank;
   std::vector<Values> factors;
   int threads;
   bool part_is_gates, gates_are_dpart;
@@ -26,6 +27,7 @@ template <class T> struct ScanCase {
     s.gates = s.cell == KRU_LSTM ? 4 : s.cell == KRU_GRU ? 3 : 1;
     const bool large = number / 12 % 7 == 6;  // in float and in double by turns
     shapes = square_shapes(random, large);
+    rank = any_rank(random, large);
     s.units = shapes.rows();
     s.state = s.units * (s.is_complex ? 2 : 1);
     s.reverse = random.chance(0.5);
@@ -49,15 +51,17 @@ template <class T> struct ScanCase {
   void draw_matrices(Random& random) {
     const bool unitary = random.chance(0.6);
     factors.resize(size_t(shapes.count()));
-    for (int64_t g = 0; g < s.gates; ++g) {
+    s.matrices.resize(size_t(s.gates));
+    for (int64_t term = 0; term < rank * s.gates; ++term) {
       std::vector<Row> entries;
       for (size_t f = 0; f < factors.size(); ++f) {
-        entries.push_back(factor_entries<T>(random, shapes.p[f], shapes.q[f], s.is_complex, unitary));
+        const double scale = f == 0 ? 1.0 / double(rank) : 1.0;
+        entries.push_back(factor_entries<T>(random, shapes.p[f], shapes.q[f], s.is_complex, unitary, scale));
         for (const Complex& entry : entries.back()) factors[f].push_back(entry.real());
         if (s.is_complex)
           for (const Complex& entry : entries.back()) factors[f].push_back(entry.imag());
       }
-      s.matrices.emplace_back(shapes, entries);
+      s.matrices[size_t(term % s.gates)].add(Matrix(shapes, entries));
     }
   }
 
@@ -117,7 +121,7 @@ template <class T> struct ScanCase {
     static const char* const inputs[] = {"part", "dense", "symbols"};
     text = "scan " + std::to_string(number) + (sizeof(T) == 4 ? " float " : " double ") + cells[s.cell];
     if (s.cell == KRU_ELMAN) text += std::string(" ") + nonlinearities[s.nonlinearity];
-    text += std::string(s.is_complex ? " complex " : " ") + shapes.text() + ", " + inputs[s.input_kind] + " " +
+    text += std::string(s.is_complex ? " complex " : " ") + std::to_string(rank) + " x " + shapes.text() + ", " + inputs[s.input_kind] + " " +
             std::to_string(s.steps) + " steps, batch " + std::to_string(s.batch) + ", " + std::to_string(threads) +
             " threads" + (s.reverse ? ", reversed" : "") + (s.lengths.empty() ? "" : ", lengths");
   }
@@ -143,6 +147,7 @@ template <class T> struct ScanInputs {
     call.steps = s.steps;
     call.batch = s.batch;
     call.inputs = s.inputs;
+    call.rank = own.rank;
     call.p = own.shapes.p.data();
     call.q = own.shapes.q.data();
     call.factors = pointers.data();
@@ -265,8 +270,8 @@ template <class T> void check_gradients(Random& random, Report& report, const Sc
   for (size_t f = 0; f < own.factors.size(); ++f) {
     if (!own.wants_factor[f]) continue;
     Values all;
-    for (int64_t gate = 0; gate < own.s.gates; ++gate) {
-      const Row& gradient = expected.factors[size_t(gate) * own.factors.size() + f];
+    for (int64_t term = 0; term < own.rank * own.s.gates; ++term) {
+      const Row& gradient = expected.factors[size_t(term) * own.factors.size() + f];
       for (const Complex& entry : gradient) all.push_back(entry.real());
       if (own.s.is_complex)
         for (const Complex& entry : gradient) all.push_back(entry.imag());
@@ -326,7 +331,7 @@ template <class T> void not_finite_case(Report& report, int nonlinearity, bool i
   call.is_complex = is_complex;
   call.threads = call.factor_count = 1;
   call.nonlinearity = nonlinearity;
-  call.steps = call.batch = 1;
+  call.steps = call.batch = call.rank = 1;
   call.p = call.q = &units;
   call.factors = factors;
   call.part = input.get();

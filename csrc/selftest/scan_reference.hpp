@@ -13,7 +13,7 @@ struct ScanProblem {
   int cell, nonlinearity, input_kind;
   bool is_complex, reverse;
   int64_t steps, batch, inputs, gates, units, state;
-  std::vector<Matrix> matrices;  // one for each gate
+  std::vector<Sum> matrices;  // one for each gate
   Values part, x, weight, bias, recurrent_bias, h0, c0, dstates, dh, dc;  // empty where there is none
   std::vector<int64_t> symbols, lengths;
 
@@ -116,7 +116,7 @@ inline ScanForward scan_forward(const ScanProblem& s, const Values& kernel_state
       const int64_t t = s.step(row, k);
       const Row h = s.before(kernel_states, s.h0, row, k), a = s.input_part(t, row);
       std::vector<Row> z;
-      for (const Matrix& matrix : s.matrices) z.push_back(matrix.apply(h));
+      for (const Sum& matrix : s.matrices) z.push_back(matrix.apply(h));
       Row next(n), cell(n), gates(size_t(s.gates) * n), slack(n, Complex(1, 1));
       if (s.cell == KRU_ELMAN) {
         for (size_t i = 0; i < n; ++i) {
@@ -164,7 +164,7 @@ inline Values last_states(const ScanProblem& s, const Values& history, const Val
 
 struct ScanGradients {
   Values part, x, weight, bias, recurrent_bias, h0, c0;
-  std::vector<Row> factors;  // gate by gate
+  std::vector<Row> factors;  // term by term, gate by gate
 };
 
 // Reverse mode by hand, with h and c those of the kernel's forward pass.
@@ -240,8 +240,9 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
     s.write(out.h0, 0, row, s.state, dh);
     s.write(out.c0, 0, row, s.state, dc);
   }
-  for (const Matrix& matrix : s.matrices)
-    for (int f = 0; f < factor_count; ++f) out.factors.push_back(matrix.gradient(f));
+  for (int64_t r = 0; r < s.matrices[0].rank(); ++r)
+    for (const Sum& matrix : s.matrices)
+      for (int f = 0; f < factor_count; ++f) out.factors.push_back(matrix.gradient(r, f));
   if (s.input_kind == KRU_PART) return out;
   for (int64_t row = 0; row < s.batch; ++row)
     for (int64_t t = 0; t < s.length(row); ++t)

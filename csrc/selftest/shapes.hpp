@@ -50,8 +50,12 @@ inline Shapes any_shapes(Random& random, bool large) {
   return out;
 }
 
-// Entries of one factor: about norm-preserving, 2x2 ones mostly close to unitary, now and then singular.
-template <class T> Row factor_entries(Random& random, int64_t p, int64_t q, bool is_complex, bool unitary) {
+// The number of terms of a sum; of large matrices one.
+inline int64_t any_rank(Random& random, bool large) { return large || random.chance(0.6) ? 1 : random.integer(2, 4); }
+
+// Entries of one factor: about norm-preserving but for `scale`, 2x2 ones mostly close to unitary, now and then singular.
+template <class T>
+Row factor_entries(Random& random, int64_t p, int64_t q, bool is_complex, bool unitary, double scale) {
   Row out(static_cast<size_t>(p * q));
   const auto number = [&](double size) {
     const double re = random.uniform(-size, size);
@@ -69,7 +73,7 @@ template <class T> Row factor_entries(Random& random, int64_t p, int64_t q, bool
     if (p * q > 1 && random.chance(0.1))
       for (int64_t j = 0; j < q; ++j) out[size_t((p - 1) * q + j)] = p > 1 ? out[size_t(j)] : Complex(0);
   }
-  for (Complex& entry : out) entry = Complex(T(entry.real()), T(entry.imag()));
+  for (Complex& entry : out) entry = Complex(T(scale * entry.real()), T(scale * entry.imag()));
   return out;
 }
 

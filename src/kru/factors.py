@@ -163,6 +163,14 @@ def _parse_factor(position: int, factor: int | tuple[int, int]) -> tuple[int, in
     return pair[0], pair[1]
 
 
+def check_rank(rank: int) -> None:
+    """The number of terms of a sum of Kronecker products."""
+    if not isinstance(rank, int) or isinstance(rank, bool):
+        raise TypeError(f"rank: expected an integer, got {type(rank).__name__}")
+    if rank <= 0:
+        raise ValueError(f"rank: expected at least one Kronecker product, got {rank}")
+
+
 def _entries(split: tuple[int, ...]) -> int:
     return sum(n * n for n in split)
 

@@ -1,4 +1,4 @@
-"""Singular values and eigenvalues of a Kronecker product, from those of its factors."""
+"""Singular values and eigenvalues of a Kronecker product, from those of its factors; of a sum of them, densely."""
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
@@ -10,10 +10,13 @@ from torch import Tensor, nn
 
 from kru.nn.linear import KroneckerLinear
 from kru.nn.recurrent import Recurrent
+from kru.ops.kron_reference import kron_dense, terms_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DENSE_LIMIT = 4096
+"""Up to this size, `spectrum(..., dense=True)` builds the matrix of a sum of Kronecker products."""
 DRAWN = 10_000
 """`Spectrum.plot` draws at most so many values, spread evenly over all of them."""
 
@@ -128,14 +131,22 @@ class Spectrum:
 
 
 def spectrum(
-    source: nn.Module | Sequence[Tensor], *, layer: int = 0, reverse: bool = False, gate: str | None = None
+    source: nn.Module | Sequence[Tensor],
+    *,
+    layer: int = 0,
+    reverse: bool = False,
+    gate: str | None = None,
+    dense: bool = False,
 ) -> Spectrum:
     """The spectrum of a recurrent matrix, from its factors alone.
 
     Args:
-        source: a recurrent layer, a `KroneckerLinear`, or factors (P_f, Q_f), real or complex.
+        source: a recurrent layer, a `KroneckerLinear`, or factors (P_f, Q_f), real or complex; of a sum of R
+            products (R, P_f, Q_f).
         layer, reverse: which matrix of a recurrent layer with several layers or directions.
         gate: which gate's matrix: "i", "f", "g" or "o" of a `KRULSTM`; "r", "z" or "n" of a `KRUGRU`.
+        dense: the spectrum of a sum of several products does not follow from those of its factors. With True the
+            matrix itself is built for it, up to a size of 4096; that takes N^2 numbers and N^3 operations.
 
     Returns:
         an object with `singular_values`, `eigenvalues`, `spectral_norm`, `smallest_singular_value`,
@@ -150,9 +161,10 @@ def spectrum(
     """
     if isinstance(source, Recurrent):
         matrix = source.matrix(layer, reverse=reverse)
-        return Spectrum(matrix.dense_factors(_gate_index(source, matrix.gates, gate)))
+        factors = matrix.dense_factors(_gate_index(source, matrix.gates, gate))
+        return _spectrum_of(factors, dense=dense)
     if isinstance(source, KroneckerLinear):
-        return Spectrum(source.factors)
+        return _spectrum_of(source.factors, dense=dense)
     if isinstance(source, Tensor | nn.Module) or not isinstance(source, Sequence):
         kinds = "a recurrent layer, a KroneckerLinear or a list of factors"
         raise TypeError(f"source: expected {kinds}, got {type(source).__name__}")
@@ -161,9 +173,28 @@ def spectrum(
     for f, factor in enumerate(source):
         if not isinstance(factor, Tensor):
             raise TypeError(f"source[{f}]: expected a tensor, got {type(factor).__name__}")
-        if factor.dim() != 2 or 0 in factor.shape:
-            raise ValueError(f"source[{f}]: expected a matrix (P, Q), got shape {tuple(factor.shape)}")
-    return Spectrum(source)
+        if factor.dim() not in (2, 3) or 0 in factor.shape or factor.shape[:-2] != source[0].shape[:-2]:
+            raise ValueError(
+                f"source[{f}]: expected a matrix (P, Q), or in all factors (R, P, Q), got shape {tuple(factor.shape)}"
+            )
+    return _spectrum_of(source, dense=dense)
+
+
+def _spectrum_of(factors: Sequence[Tensor], *, dense: bool) -> Spectrum:
+    """Of one product from its factors, of a sum from the matrix that it is."""
+    terms = list(terms_of(factors))
+    if len(terms) == 1:
+        return Spectrum(terms[0])
+    size = max(prod(factor.shape[dim] for factor in factors) for dim in (-2, -1))
+    if not dense or size > DENSE_LIMIT:
+        way = (
+            "dense=True builds it" if size <= DENSE_LIMIT else f"here it has {size} rows or columns, too many"
+        )
+        raise ValueError(
+            f"source: expected a single Kronecker product, got a sum of {len(terms)}: its spectrum needs the dense "
+            f"matrix, up to a size of {DENSE_LIMIT}; {way}"
+        )
+    return Spectrum([kron_dense([factor.detach() for factor in factors])])
 
 
 def _gate_index(layer: Recurrent, matrices: int, gate: str | None) -> int:

@@ -5,6 +5,8 @@ Matrices of the complex field are real tensors (..., 2, P, Q), real part first; 
 P, Q).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -77,3 +79,65 @@ def gram_defect(matrix: Tensor, *, field: str) -> Tensor:
         rest = gram.new_zeros(())
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     return (gram - eye).square().sum((-2, -1)) + rest
+
+
+def sum_gram_defect(factors: Sequence[Tensor], *, field: str) -> Tensor:
+    """||W^H W - I||^2 for W = sum_r ⊗_f W_rf, without building W: (...), for each of a batch of such sums.
+
+    Args:
+        factors: (R, ..., P_f, Q_f), or complex (R, ..., 2, P_f, Q_f).
+
+    The Gram matrix is itself a sum of Kronecker products, W^H W = sum_rs ⊗_f A_rsf with A_rsf = W_rf^H W_sf, so that
+    all inner products are products over the factors::
+
+        ||W^H W||^2 = sum_rs,r's' prod_f <A_rsf, A_r's'f>        tr W^H W = sum_rs prod_f tr A_rsf
+
+    R^4 small numbers in place of N^2. Small differences of large sums are taken: computed in double precision.
+
+    >>> import torch
+    >>> half = torch.stack([torch.eye(2), torch.eye(2)]) / 2
+    >>> sum_gram_defect([half, 2 * torch.eye(3).expand(2, 3, 3)], field="real")
+    tensor(54.)
+    """
+    size = 1.0
+    pairs: _Pair | None = None
+    traces: _Pair | None = None
+    for factor in factors:
+        re, im = factor.double().unbind(-3) if field == "complex" else (factor.double(), None)
+        size *= re.shape[-1]
+        gram = _gram_pairs(re, im)
+        trace = tuple(part.diagonal(dim1=-2, dim2=-1).sum(-1) for part in gram)
+        flat = tuple(part.flatten(0, 1).flatten(-2) for part in gram)  # (R^2, ..., Q^2)
+        inner = (
+            _inner(flat[0], flat[0]) + _inner(flat[1], flat[1]),
+            _inner(flat[0], flat[1]) - _inner(flat[1], flat[0]),
+        )
+        pairs = inner if pairs is None else _times(pairs, inner)
+        traces = (trace[0], trace[1]) if traces is None else _times(traces, (trace[0], trace[1]))
+    assert pairs is not None
+    assert traces is not None
+    defect = pairs[0].sum((0, 1)) - 2 * traces[0].sum((0, 1)) + size
+    return defect.to(factors[0].dtype)
+
+
+_Pair = tuple[Tensor, Tensor]
+"""Real and imaginary parts."""
+
+
+def _gram_pairs(re: Tensor, im: Tensor | None) -> _Pair:
+    """W_r^H W_s for all pairs of terms of W (R, ..., P, Q): (R, R, ..., Q, Q)."""
+    left, right = re.mT.unsqueeze(1), re.unsqueeze(0)
+    gram = left @ right
+    if im is None:
+        return gram, torch.zeros_like(gram)
+    left_im, right_im = im.mT.unsqueeze(1), im.unsqueeze(0)
+    return gram + left_im @ right_im, left @ right_im - left_im @ right
+
+
+def _inner(a: Tensor, b: Tensor) -> Tensor:
+    """sum_e a[i, ..., e] b[j, ..., e]: (i, j, ...)."""
+    return torch.einsum("i...e,j...e->ij...", a, b)
+
+
+def _times(a: _Pair, b: _Pair) -> _Pair:
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

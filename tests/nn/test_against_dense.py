@@ -21,6 +21,8 @@ KINDS = {
     "real modrelu": (kru.KRU, {"field": "real"}),
     "real relu": (kru.KRU, {"field": "real", "nonlinearity": "relu"}),
     "real rectangular": (kru.KRU, {"field": "real", "factors": [(2, 3), (3, 2)], "constraint": "none"}),
+    "complex sum": (kru.KRU, {"rank": 3}),
+    "lstm sum": (kru.KRULSTM, {"rank": 2}),
     "lstm": (kru.KRULSTM, {}),
     "gru": (kru.KRUGRU, {}),
     "gru exact": (kru.KRUGRU, {"constraint": "exact"}),

@@ -33,13 +33,17 @@ class KronCase:
     x_view: str = "plain"
     factor_views: tuple[str, ...] = ("plain",)
     """Taken in turn by the factors."""
+    rank: int | None = None
+    """The number of terms; None for a single product without a dimension for them."""
     seed: int = 0
 
     def parts(self) -> list[tuple[str, tuple[int, ...]]]:
         """View and shape of x and of each factor."""
         columns = prod(q for _, q in self.shapes)
         views = [self.factor_views[f % len(self.factor_views)] for f in range(len(self.shapes))]
-        return list(zip([self.x_view, *views], [(*self.leading, columns), *self.shapes], strict=True))
+        terms = () if self.rank is None else (self.rank,)
+        sizes = [(*self.leading, columns), *((*terms, *shape) for shape in self.shapes)]
+        return list(zip([self.x_view, *views], sizes, strict=True))
 
     def leaves(self) -> list[Tensor]:
         torch.manual_seed(self.seed)
@@ -88,7 +92,10 @@ def view_of(view: str, memory: Tensor, shape: tuple[int, ...], dtype: torch.dtyp
 
 
 def dense_matrix(factors: list[Tensor]) -> Tensor:
-    """By its definition: entry (p_0 p_1 .., q_0 q_1 ..) is the product of the factors' entries (p_f, q_f)."""
+    """By its definition: entry (p_0 p_1 .., q_0 q_1 ..) is the product of the factors' entries (p_f, q_f), summed over
+    the terms if there are several."""
+    if factors[0].dim() == 3:
+        return sum(dense_matrix([factor[r] for factor in factors]) for r in range(len(factors[0])))
     matrix = factors[0].new_ones(1, 1)
     for factor in factors:
         (m, n), (p, q) = matrix.shape, factor.shape
@@ -135,7 +142,8 @@ def absolute(case: KronCase, leaves: list[Tensor], dy: Tensor) -> list[float]:
     gradients = torch.autograd.grad(y, inputs, dy.abs().to(y.dtype))
     sizes = [float(t.detach().abs().max()) if t.numel() else 0.0 for t in (y, *gradients)]
     # An expanded leaf collects the gradients of all its copies.
-    return [size * max(1, case.leading[0] if case.leading else 1, *map(max, case.shapes)) for size in sizes]
+    copies = max(1, case.rank or 1, case.leading[0] if case.leading else 1, *map(max, case.shapes))
+    return [size * copies for size in sizes]
 
 
 def random_kron_case(rng: random.Random) -> KronCase:
@@ -152,5 +160,6 @@ def random_kron_case(rng: random.Random) -> KronCase:
         dtype=rng.choice(DTYPES),
         x_view=rng.choice(VIEWS),
         factor_views=tuple(rng.choice(VIEWS) for _ in range(rng.randint(1, 3))),
+        rank=rng.choice([None, None, 1, 2, 3]),
         seed=rng.randrange(10**6),
     )

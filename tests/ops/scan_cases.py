@@ -66,6 +66,8 @@ class ScanCase:
     """D, if it is not the usual one of the kind of input."""
     singular: float | None = None
     """The ratio of the singular values of every other factor, for factors of 2x2."""
+    rank: int | None = None
+    """The number of terms of the recurrent matrix; None for a single product without a dimension for them."""
     threads: int = 1
     seed: int = 0
 
@@ -114,8 +116,11 @@ class ScanCase:
             random.Random(self.seed).shuffle(ends)
             out["lengths"] = torch.tensor(ends, dtype=torch.int64)
         planes = 2 if self.field == "complex" else gates
+        terms = () if self.rank is None else (self.rank,)
         for f, shape in enumerate(self.shapes):
-            factor = random_factor(normal(shape if planes == 1 else (planes, *shape)))
+            factor = random_factor(normal((*terms, *shape) if planes == 1 else (*terms, planes, *shape)))
+            if f == 0 and self.rank is not None:
+                factor = factor / self.rank
             out[f"factors.{f}"] = factor / 2**0.5 if self.field == "complex" else factor
             if self.singular is not None and f % 2:
                 turn = torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=dtype)
@@ -172,11 +177,13 @@ def run_dense(case: ScanCase, tensors: dict[str, Tensor | None]) -> tuple[Tensor
     if bias is not None and not modrelu:
         a = a + bias
     if case.field == "complex":
-        matrices = [dense_matrix([torch.complex(factor[0], factor[1]) for factor in factors])]
+        matrices = [dense_matrix([torch.complex(*factor.unbind(-3)) for factor in factors])]
     elif case.cell == "elman":
         matrices = [dense_matrix(factors)]
     else:
-        matrices = [dense_matrix([factor[g] for factor in factors]) for g in range(GATES[case.cell])]
+        matrices = [
+            dense_matrix([factor.select(-3, g) for factor in factors]) for g in range(GATES[case.cell])
+        ]
     states, last, cells = [], [], []
     for b in range(case.batch):
         length = case.steps if named["lengths"] is None else int(named["lengths"][b])
@@ -198,7 +205,10 @@ def widen(tensor: Tensor) -> Tensor:
 
 
 def dense_matrix(factors: list[Tensor]) -> Tensor:
-    """By its definition: entry (p_0 p_1 .., q_0 q_1 ..) is the product of the factors' entries (p_f, q_f)."""
+    """By its definition: entry (p_0 p_1 .., q_0 q_1 ..) is the product of the factors' entries (p_f, q_f), summed over
+    the terms if there are several."""
+    if factors[0].dim() == 3:
+        return sum(dense_matrix([factor[r] for factor in factors]) for r in range(len(factors[0])))
     matrix = factors[0].new_ones(1, 1)
     for factor in factors:
         (m, n), (p, q) = matrix.shape, factor.shape
@@ -329,6 +339,7 @@ def random_scan_case(rng: random.Random) -> ScanCase:
         dtype=rng.choice([torch.float32, torch.float64]),
         loss=rng.choice(["all", "all", "states", "last"]),
         size=size,
+        rank=rng.choice([None, None, 1, 2, 3]),
         threads=rng.choice([1, 1, 2, 3]),
         seed=rng.randrange(10**6),
     )

@@ -15,25 +15,29 @@ from .scan_cases import CELLS, ScanCase, run_reference, run_scan
 CELL_IDS = ["-".join(cell) for cell in CELLS]
 
 
-def kron_inputs(shapes: list[tuple[int, int]], dtype: torch.dtype) -> list[torch.Tensor]:
+def kron_inputs(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
     torch.manual_seed(0)
     columns = 1
-    for _, q in shapes:
+    for *_, q in shapes:
         columns *= q
     x = torch.randn(2, columns, dtype=dtype, requires_grad=True)
     return [x, *(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("shapes", [[(2, 3), (3, 1)], [(4, 4)], [(2, 2)] * 3, [(2, 2)] * 4], ids=str)
-def test_product_against_finite_differences(shapes: list[tuple[int, int]], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    "shapes",
+    [[(2, 3), (3, 1)], [(4, 4)], [(2, 2)] * 3, [(2, 2)] * 4, [(3, 2, 3), (3, 3, 1)], [(2, 2, 2)] * 4],
+    ids=str,
+)
+def test_product_against_finite_differences(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> None:
     inputs = kron_inputs(shapes, dtype)
     assert gradcheck(lambda x, *factors: kru.kron_matmul(x, factors), inputs, fast_mode=len(shapes) > 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_second_derivatives_of_the_product(dtype: torch.dtype) -> None:
-    inputs = kron_inputs([(2, 2), (1, 2)], dtype)
+    inputs = kron_inputs([(2, 2, 2), (2, 1, 2)], dtype)
     assert gradgradcheck(lambda x, *factors: kru.kron_matmul(x, factors), inputs)
 
 
@@ -71,8 +75,9 @@ def as_function(case: ScanCase, run=run_scan):
 @pytest.mark.parametrize("inputs", ["small", "large", "symbols", "part"])
 @pytest.mark.parametrize("cell", CELLS, ids=CELL_IDS)
 def test_scan_against_finite_differences(cell: tuple[str, str, str], inputs: str) -> None:
-    case = small_case(cell, inputs=inputs, lengths="unsorted", batch=3)
-    assert gradcheck(*as_function(case), fast_mode=True)
+    for rank in (None, 2):
+        case = small_case(cell, inputs=inputs, lengths="unsorted", batch=3, rank=rank)
+        assert gradcheck(*as_function(case), fast_mode=True)
 
 
 @pytest.mark.parametrize("cell", [CELLS[0], CELLS[1], *CELLS[-2:]], ids=str)
@@ -83,7 +88,7 @@ def test_every_entry_of_the_jacobian(cell: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("cell", CELLS, ids=CELL_IDS)
 def test_second_derivatives_against_finite_differences(cell: tuple[str, str, str]) -> None:
-    case = small_case(cell, steps=2, batch=1, shapes=((2, 2),), lengths="equal")
+    case = small_case(cell, steps=2, batch=1, shapes=((2, 2),), lengths="equal", rank=2)
     assert gradgradcheck(*as_function(case), fast_mode=True)
 
 

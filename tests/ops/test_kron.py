@@ -74,10 +74,11 @@ def test_views_are_what_they_are_called() -> None:
     dtype=st.sampled_from(DTYPES),
     x_view=st.sampled_from(VIEWS),
     factor_views=st.lists(st.sampled_from(VIEWS), min_size=1, max_size=3),
+    rank=st.none() | st.integers(1, 3),
     seed=st.integers(0, 10**6),
 )
-def test_any_product(shapes, leading, dtype, x_view, factor_views, seed) -> None:
-    assert_dense(KronCase(tuple(shapes), tuple(leading), dtype, x_view, tuple(factor_views), seed))
+def test_any_product(shapes, leading, dtype, x_view, factor_views, rank, seed) -> None:
+    assert_dense(KronCase(tuple(shapes), tuple(leading), dtype, x_view, tuple(factor_views), rank, seed))
 
 
 @pytest.mark.parametrize("seed", range(4))

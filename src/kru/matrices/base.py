@@ -10,7 +10,8 @@ CONSTRAINTS = ("soft", "exact", "none")
 
 
 class RecurrentMatrix(nn.Module):
-    """A recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1}, one per gate, with its own parametrisation.
+    """A recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1}, or a sum of `rank` such products, one per gate, with its own
+    parametrisation.
 
     A subclass owns parameters and says in `factors` how the factors come out of them. Everything that it
     registers as a parameter counts as recurrent: for the learning rate, the parameter count and
@@ -20,18 +21,23 @@ class RecurrentMatrix(nn.Module):
         shapes: rows and columns (P_f, Q_f) of each factor.
         field: "real" or "complex".
         gates: how many matrices of these shapes there are.
+        rank: how many Kronecker products W is the sum of. With more than one, each factor has a leading dimension
+            over the terms: `factors()[f][r]` is factor f of term r.
         constraint: "soft": the unitary penalty applies; "exact": unitary by construction; "none": neither.
     """
 
-    def __init__(self, shapes: Shapes, *, field: str, gates: int, constraint: str) -> None:
+    def __init__(self, shapes: Shapes, *, field: str, gates: int, constraint: str, rank: int = 1) -> None:
         super().__init__()
         self.shapes = shapes
         self.field = field
         self.gates = gates
+        self.rank = rank
         self.constraint = constraint
 
     def factors(self) -> list[Tensor]:
         """The factors as `kru.ops.scan` takes them: real (P, Q), complex (2, P, Q), gated (gates, P, Q).
+
+        With rank R > 1 they are (R, P, Q), (R, 2, P, Q), (R, gates, P, Q).
 
         In float32 where the parameters are stored in half precision.
         """
@@ -50,11 +56,12 @@ class RecurrentMatrix(nn.Module):
         raise TypeError(f"merge: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
     def dense_factors(self, gate: int = 0) -> list[Tensor]:
-        """The factors of one gate as ordinary matrices (P, Q), real or complex, as for `kru.kron_dense`."""
+        """The factors of one gate as ordinary matrices, real or complex, as for `kru.kron_dense`: (P, Q), or
+        (R, P, Q) with rank R > 1."""
         factors = self.factors()
         if self.field == "complex":
-            return [torch.complex(factor[0], factor[1]) for factor in factors]
-        return [factor[gate] if self.gates > 1 else factor for factor in factors]
+            return [torch.complex(*factor.unbind(-3)) for factor in factors]
+        return [factor.select(-3, gate) if self.gates > 1 else factor for factor in factors]
 
     @property
     def is_square(self) -> bool:
@@ -63,5 +70,6 @@ class RecurrentMatrix(nn.Module):
 
     def extra_repr(self) -> str:
         gates = f"{self.gates} x " if self.gates > 1 else ""
+        terms = f", rank={self.rank}" if self.rank > 1 else ""
         product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
-        return f"{gates}{product}, field={self.field}, constraint={self.constraint}"
+        return f"{gates}{product}{terms}, field={self.field}, constraint={self.constraint}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes, square_shapes
+from kru.factors import Shapes, check_rank, square_shapes
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
 from kru.matrices.exact import UnitaryKroneckerMatrix
 from kru.matrices.factored import Factored
@@ -16,12 +16,19 @@ from kru.unitary import initial_factor
 class KroneckerMatrix(Factored, RecurrentMatrix):
     """W = W_0 ⊗ ... ⊗ W_{F-1} with every entry of every factor a parameter `factor_0`, `factor_1`, ...
 
+    With rank R > 1, W is a sum of R such products, and `factor_f` has one more dimension in front: `factor_f[r]`
+    is factor f of term r. W starts as its first term, which is unitary. The first factor of each other term starts
+    at zero and its other factors at random unitary matrices: the terms contribute nothing yet, but the first
+    factor's gradient is not zero, nor are the others' once it has moved.
+
     >>> import torch
     >>> matrix = KroneckerMatrix(((2, 2), (3, 3)), field="complex")
     >>> [tuple(factor.shape) for factor in matrix.factors()]
     [(2, 2, 2), (2, 3, 3)]
     >>> matrix
     KroneckerMatrix(2x2 ⊗ 3x3, field=complex, constraint=soft)
+    >>> [tuple(factor.shape) for factor in KroneckerMatrix(((2, 2), (3, 3)), field="real", gates=4, rank=5).factors()]
+    [(5, 4, 2, 2), (5, 4, 3, 3)]
     """
 
     factor_0: nn.Parameter
@@ -34,12 +41,15 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
         gates: int = 1,
         constraint: str = "soft",
         init: str = "haar",
+        rank: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(shapes, field=field, gates=gates, constraint=constraint)
+        super().__init__(shapes, field=field, gates=gates, constraint=constraint, rank=rank)
         self.init = init
         leading = (2,) if field == "complex" else (gates,) if gates > 1 else ()
+        if rank > 1:
+            leading = (rank, *leading)
         for f, shape in enumerate(shapes):
             empty = torch.empty(*leading, *shape, device=device, dtype=dtype)
             self.register_parameter(f"factor_{f}", nn.Parameter(empty))
@@ -53,8 +63,13 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
     def reset_parameters(self) -> None:
         for f, (rows, columns) in enumerate(self.shapes):
             factor = getattr(self, f"factor_{f}")
-            drawn = initial_factor(rows, columns, field=self.field, method=self.init, count=self.gates)
-            factor.copy_(drawn.reshape(factor.shape))
+            terms = [
+                initial_factor(rows, columns, field=self.field, method=method, count=self.gates)
+                for method in (self.init, *["haar"] * (self.rank - 1))
+            ]
+            factor.copy_(torch.stack(terms).reshape(factor.shape))
+        if self.rank > 1:
+            self.factor_0[1:] = 0
 
 
 def kronecker_matrix(
@@ -65,15 +80,28 @@ def kronecker_matrix(
     gates: int = 1,
     constraint: str = "soft",
     init: str = "haar",
+    rank: int = 1,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> RecurrentMatrix:
-    """The matrix module for a layer's `factors` and `constraint` arguments."""
+    """The matrix module for a layer's `factors`, `rank` and `constraint` arguments."""
+    check_rank(rank)
     if constraint not in CONSTRAINTS:
         raise ValueError(f"constraint: expected one of {', '.join(CONSTRAINTS)}, got {constraint!r}")
     shapes = square_shapes(factors, size)
     if constraint == "exact":
+        if rank > 1:
+            raise ValueError(
+                f'rank: expected 1 with constraint="exact", got {rank}: a sum of unitary matrices is not unitary'
+            )
         return UnitaryKroneckerMatrix(shapes, field=field, gates=gates, init=init, device=device, dtype=dtype)
     return KroneckerMatrix(
-        shapes, field=field, gates=gates, constraint=constraint, init=init, device=device, dtype=dtype
+        shapes,
+        field=field,
+        gates=gates,
+        constraint=constraint,
+        init=init,
+        rank=rank,
+        device=device,
+        dtype=dtype,
     )

@@ -35,6 +35,8 @@ class KRU(Elman):
             orthogonal) by construction. "none": neither.
         recurrent_init: "haar" (uniformly random unitary factors), "identity" or "diagonal" (random phases).
         train_recurrent: False keeps the recurrent matrix as it was drawn.
+        rank: R > 1 makes W a sum of R Kronecker products, with R times the parameters and the cost. `factor_f` of
+            `matrix()` then has a leading dimension over the terms.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, S * directions); state (layers * directions, B, S).
@@ -63,6 +65,7 @@ class KRU(Elman):
         constraint: str = "soft",
         recurrent_init: str = "haar",
         train_recurrent: bool = True,
+        rank: int = 1,
         proj_size: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -84,6 +87,7 @@ class KRU(Elman):
                 field=field,
                 constraint=constraint,
                 init=recurrent_init,
+                rank=rank,
                 device=device,
                 dtype=dtype,
             ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import parse_factors, rectangular_shapes
+from kru.factors import check_rank, parse_factors, rectangular_shapes
 from kru.matrices.factored import Factored
 from kru.nn.reshaping import Reshaped, reshape
 from kru.ops import kron_matmul
@@ -23,9 +23,10 @@ class KroneckerLinear(Factored):
         factors: pairs (P_f, Q_f), rows and columns of each factor; a number stands for a square one. None
             pairs the prime factors of `out_features` and `in_features`.
         bias: whether to add b.
+        rank: R > 1 makes the matrix a sum of R Kronecker products, with R times the parameters and the cost.
 
-    The parameters are `factor_0`, `factor_1`, ... of shape (P_f, Q_f), drawn at random with orthonormal rows
-    or columns, so that a unit's variance is that of an input, and `bias` (N,).
+    The parameters are `factor_0`, `factor_1`, ... of shape (P_f, Q_f), with rank R > 1 (R, P_f, Q_f), drawn at
+    random with orthonormal rows or columns, so that a unit's variance is that of an input, and `bias` (N,).
 
     Shapes:
         input (..., K), output (..., N).
@@ -49,6 +50,7 @@ class KroneckerLinear(Factored):
         factors: Sequence[int | tuple[int, int]] | None = None,
         bias: bool = True,
         *,
+        rank: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -58,22 +60,23 @@ class KroneckerLinear(Factored):
                 raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
             if value <= 0:
                 raise ValueError(f"{name}: expected a number greater than zero, got {value}")
+        check_rank(rank)
         if factors is None:
             factors = rectangular_shapes(out_features, in_features)
         self.in_features = in_features
         self.out_features = out_features
+        self.rank = rank
         self.shapes = parse_factors(factors, out_features, in_features, "out_features", "in_features")
         for f, shape in enumerate(self.shapes):
-            self.register_parameter(
-                f"factor_{f}", nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            )
+            empty = torch.empty((rank, *shape) if rank > 1 else shape, device=device, dtype=dtype)
+            self.register_parameter(f"factor_{f}", nn.Parameter(empty))
         vector = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
         self.register_parameter("bias", vector)
         self.reset_parameters()
 
     @property
     def factors(self) -> list[Tensor]:
-        """The factors (P_f, Q_f)."""
+        """The factors, (P_f, Q_f) or, with rank R > 1, (R, P_f, Q_f)."""
         return list(self.factor_parameters)
 
     @torch.no_grad()
@@ -81,7 +84,9 @@ class KroneckerLinear(Factored):
         """Draw new initial values."""
         for factor, (rows, columns) in zip(self.factors, self.shapes, strict=True):
             gain = math.sqrt(max(1, rows / columns))
-            factor.copy_(gain * initial_factor(rows, columns, field="real")[0])
+            drawn = initial_factor(rows, columns, field="real", count=self.rank)
+            factor.copy_(gain * drawn.reshape(factor.shape))
+        self.factor_0.div_(math.sqrt(self.rank))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features)
             self.bias.uniform_(-bound, bound)
@@ -108,4 +113,5 @@ class KroneckerLinear(Factored):
 
     def extra_repr(self) -> str:
         product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
-        return f"{self.in_features}, {self.out_features}, {product}, bias={self.bias is not None}"
+        terms = f", rank={self.rank}" if self.rank > 1 else ""
+        return f"{self.in_features}, {self.out_features}, {product}{terms}, bias={self.bias is not None}"

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ from kru.ops.registration import register
 
 
 def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
-    """x (..., K) times the transpose of W_0 ⊗ ... ⊗ W_{F-1}, without ever building that matrix.
+    """x (..., K) times the transpose of W_0 ⊗ ... ⊗ W_{F-1}, or of a sum of such products, without ever building W.
 
     Args:
         x: shape (..., K) with K = Q_0 ... Q_{F-1}; any leading shape, any strides.
-        factors: any number of matrices (P_f, Q_f), square or rectangular, of x's dtype and device.
+        factors: any number of matrices (P_f, Q_f), square or rectangular, of x's dtype and device. With a leading
+            dimension R in all of them, (R, P_f, Q_f), the matrix is the sum over r of the products of factors[f][r], at
+            R times the cost of one.
 
     Returns:
         shape (..., N) with N = P_0 ... P_{F-1}. Differentiable with respect to x and every factor.
@@ -28,6 +31,10 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     >>> a, b = torch.randn(2, 2), torch.randn(3, 5)
     >>> x = torch.randn(4, 10)
     >>> torch.allclose(kru.kron_matmul(x, [a, b]), x @ torch.kron(a, b).T, atol=1e-5)
+    True
+    >>> c, d = torch.randn(2, 2), torch.randn(3, 5)
+    >>> both = kru.kron_matmul(x, [torch.stack([a, c]), torch.stack([b, d])])
+    >>> torch.allclose(both, x @ (torch.kron(a, b) + torch.kron(c, d)).T, atol=1e-5)
     True
     """
     if (direct := _direct(x, factors)) is not None:
@@ -55,15 +62,17 @@ def check_kron_arguments(x: Tensor, factors: Sequence[Tensor]) -> None:
         if not isinstance(factor, Tensor):
             raise TypeError(f"factors[{f}]: expected a tensor, got {type(factor).__name__}")
         shape = factor.shape
-        if len(shape) != 2 or shape[0] == 0 or shape[1] == 0:
-            raise ValueError(f"factors[{f}]: expected a matrix (P, Q), got shape {tuple(shape)}")
+        if len(shape) not in (2, 3) or 0 in shape or shape[:-2] != factors[0].shape[:-2]:
+            raise ValueError(
+                f"factors[{f}]: expected a matrix (P, Q), or in all factors (R, P, Q), got shape {tuple(shape)}"
+            )
         if factor.dtype != dtype:
             raise TypeError(f"factors[{f}]: expected x's dtype {dtype}, got {factor.dtype}")
         if factor.device != device:
             raise ValueError(f"factors[{f}]: expected x's device {device}, got {factor.device}")
-        size *= shape[1]
+        size *= shape[-1]
     if x.shape[-1] != size:
-        product = " * ".join(str(factor.shape[1]) for factor in factors)
+        product = " * ".join(str(factor.shape[-1]) for factor in factors)
         raise ValueError(f"x: expected a last dimension of {product} = {size}, got shape {tuple(x.shape)}")
 
 
@@ -98,6 +107,7 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
         torch.get_num_threads(),
         shapes.count,
         x.numel() // columns,
+        1,
         shapes.p,
         shapes.q,
         0 if addresses is None else ctypes.addressof(addresses),
@@ -152,7 +162,7 @@ def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native
     check_kron_arguments(x, factors)
     if x.dtype not in native.DTYPES:
         raise TypeError(f"x: expected one of {', '.join(map(str, native.DTYPES))}, got {x.dtype}")
-    shapes = native.shapes_of(*[factor.shape for factor in factors])
+    shapes = native.shapes_of(*[factor.shape[-2:] for factor in factors])
     kept = [native.dense(factor) for factor in factors]
     pointers = shapes.pointers(*[factor.data_ptr() for factor in kept])
     kept.append(native.dense(x))
@@ -163,6 +173,7 @@ def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[native.KronCall, native
         torch.get_num_threads(),
         shapes.count,
         x.numel() // shapes.columns,
+        prod(factors[0].shape[:-2]),
         shapes.p,
         shapes.q,
         ctypes.addressof(pointers),
@@ -206,7 +217,7 @@ def _forward_fake(x: Tensor, factors: list[Tensor]) -> Tensor:
     check_kron_arguments(x, factors)
     size = 1
     for factor in factors:
-        size *= factor.shape[0]
+        size *= factor.shape[-2]
     return x.new_empty((*x.shape[:-1], size))
 
 

@@ -26,7 +26,7 @@ the arithmetic."""
 class KronCall(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("dtype", "is_complex", "threads", "factor_count")),
-        ("rows", c_int64),
+        *((name, c_int64) for name in ("rows", "rank")),
         *((name, c_void_p) for name in ("p", "q", "factors", "x", "y", "dy", "dx", "dfactors", "packed")),
     )
 
@@ -35,7 +35,7 @@ class ScanCall(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("dtype", "is_complex", "threads", "factor_count")),
         *((name, c_int32) for name in ("cell", "nonlinearity", "input_kind", "reverse")),
-        *((name, c_int64) for name in ("steps", "batch", "inputs")),
+        *((name, c_int64) for name in ("steps", "batch", "inputs", "rank")),
         *((name, c_void_p) for name in ("p", "q", "factors")),
         *((name, c_void_p) for name in ("part", "x", "symbols", "weight", "bias", "recurrent_bias")),
         *((name, c_void_p) for name in ("h0", "c0", "lengths")),
@@ -89,7 +89,7 @@ library = _load()
 """The loaded library, or None: then everything runs on the reference."""
 
 
-pack_kron_call = struct.Struct("4iq9P").pack
+pack_kron_call = struct.Struct("4i2q9P").pack
 """A KronCall as bytes, in the order of its fields: for small products, filling the structure is too slow."""
 kron_forward_packed: Any = None
 if library is not None:

@@ -34,7 +34,7 @@ def scan(
     lengths: Tensor | None = None,
     reverse: bool = False,
 ) -> ScanResult:
-    """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product W = ⊗_f W_f.
+    """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product ⊗_f W_f or a sum of such.
 
     With N = prod_f P_f units and a_t = U x_t + bias::
 
@@ -53,7 +53,8 @@ def scan(
             vectors. With ``weight=None``: the input part a_t itself, (T, B, G * S).
         weight: the input map U, (G * S, D).
         factors: any number of factors with prod P_f = prod Q_f = N. Shapes: elman real (P, Q), elman complex
-            (2, P, Q) with real part first, lstm (4, P, Q), gru (3, P, Q).
+            (2, P, Q) with real part first, lstm (4, P, Q), gru (3, P, Q). With one more leading dimension R, the same
+            in all of them, W is the sum of R products, that of term r made of factors[f][r].
         nonlinearity: of the elman cell: "modrelu", "tanh", "relu", "leaky_relu" (slope 0.1 below zero) or "identity";
             all but the first act on real and imaginary parts separately.
         bias: (G * S,); with modReLU the bias b (N,) inside the nonlinearity instead. None for zeros.

@@ -58,7 +58,7 @@ def check_scan_arguments(
         raise ValueError(f"field: the {cell} cell has real gates, expected real, got complex")
     planes = 2 if is_complex else 1
     gates = GATES[cell]
-    units = _check_factors(factors, leading=planes * gates if planes * gates > 1 else None)
+    units = _check_factors(factors, leading=_leading(cell, is_complex))
     state = planes * units
 
     symbols = not x.is_floating_point()
@@ -106,15 +106,34 @@ def check_scan_arguments(
             raise ValueError(f"lengths: expected x's device {x.device} or cpu, got {lengths.device}")
 
 
-def _check_factors(factors: Sequence[Tensor], leading: int | None) -> int:
+def factor_rank(factors: Sequence[Tensor], cell: str, is_complex: bool) -> int:
+    """R: how many Kronecker products the recurrent matrix is the sum of."""
+    single = 2 + len(_leading(cell, is_complex))
+    return factors[0].shape[0] if factors[0].dim() > single else 1
+
+
+def _leading(cell: str, is_complex: bool) -> tuple[int, ...]:
+    """What comes before (P, Q) in a factor of a single product: the planes or the gates, if there are several."""
+    count = GATES[cell] * (2 if is_complex else 1)
+    return (count,) if count > 1 else ()
+
+
+def _check_factors(factors: Sequence[Tensor], leading: tuple[int, ...]) -> int:
     """The number of units N = prod P_f = prod Q_f."""
     if len(factors) == 0:
         raise ValueError("factors: expected at least one matrix, got none")
-    shape = "(P, Q)" if leading is None else f"({leading}, P, Q)"
+    shape = ", ".join([*map(str, leading), "P", "Q"])
     for f, factor in enumerate(factors):
-        wrong = factor.dim() != (2 if leading is None else 3) or 0 in factor.shape
-        if wrong or (leading is not None and factor.shape[0] != leading):
-            raise ValueError(f"factors[{f}]: expected shape {shape}, got {tuple(factor.shape)}")
+        before, extra = factor.shape[:-2], factor.dim() - 2 - len(leading)
+        if extra not in (0, 1) or before[extra:] != leading or 0 in factor.shape:
+            raise ValueError(
+                f"factors[{f}]: expected shape ({shape}), or (R, {shape}) for R terms, got {tuple(factor.shape)}"
+            )
+        if before != (first := factors[0].shape)[:-2]:
+            raise ValueError(
+                f"factors[{f}]: expected as many terms as in factors[0] of shape {tuple(first)}, "
+                f"got {tuple(factor.shape)}"
+            )
     rows, columns = (prod(factor.shape[dim] for factor in factors) for dim in (-2, -1))
     if rows != columns:
         shapes = ", ".join(str(tuple(factor.shape[-2:])) for factor in factors)

@@ -10,7 +10,7 @@ from torch import Tensor
 from kru.ops import native
 from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
-from kru.ops.scan_checks import GATES, check_scan_arguments, check_scan_values
+from kru.ops.scan_checks import GATES, check_scan_arguments, check_scan_values, factor_rank
 from kru.ops.scan_reference import input_part, scan_reference
 
 SMALL_INPUT = 16
@@ -80,6 +80,7 @@ class _Call:
             x.shape[0],
             x.shape[1],
             weight.shape[1] if weight is not None else 0,
+            factor_rank(factors, settings.cell, settings.is_complex),
             shapes.p,
             shapes.q,
             ctypes.addressof(pointers),

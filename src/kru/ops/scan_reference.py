@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kru.ops.kron_reference import kron_matmul_reference
+from kru.ops.kron_reference import kron_matmul_reference, terms_of
 
 MODRELU_FLOOR = 1e-6
 """modReLU divides by max(|z|, MODRELU_FLOOR)."""
@@ -40,6 +40,11 @@ def recurrent_product(h: Tensor, factors: Sequence[Tensor], *, is_complex: bool)
     """h W^T for h (B, S). Complex factors are (2, P, Q) and a complex h is (B, 2N), real parts then imaginary."""
     if not is_complex:
         return kron_matmul_reference(h, factors)
+    products = [_complex_product(h, term) for term in terms_of(factors, dims=3)]
+    return products[0] if len(products) == 1 else torch.stack(products).sum(0)
+
+
+def _complex_product(h: Tensor, factors: Sequence[Tensor]) -> Tensor:
     re, im = h.chunk(2, dim=-1)
     for f in reversed(range(len(factors))):
         q = factors[f].shape[-1]
@@ -127,7 +132,7 @@ def _step_function(
         return elman
 
     def product(gate: int, h: Tensor) -> Tensor:
-        return kron_matmul_reference(h, [factor[gate] for factor in factors])
+        return kron_matmul_reference(h, [factor.select(-3, gate) for factor in factors])
 
     if cell == "lstm":
 

@@ -74,8 +74,8 @@ def parameters_by_part(model: nn.Module) -> str:
 def spectra(layer: Recurrent) -> dict[str, Spectrum]:
     """The spectrum of each gate's recurrent matrix."""
     if layer.matrix().gates == 1:
-        return {"W": kru.spectrum(layer)}
-    return {f"W^{gate}": kru.spectrum(layer, gate=gate) for gate in layer.gates}
+        return {"W": kru.spectrum(layer, dense=True)}
+    return {f"W^{gate}": kru.spectrum(layer, gate=gate, dense=True) for gate in layer.gates}
 
 
 def spectrum_table(layer: Recurrent) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from kru.nn.states import State
 from kru.optim import optimizer
 from kru.penalty import unitary_penalty
-from kru.spectrum import Spectrum
+from kru.spectrum import spectrum
 from kru.tasks import Batches, Task
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import ModelConfig, Recipe
@@ -312,11 +312,15 @@ class Trainer:
 
 
 def distance_from_unitary(model: Model) -> float | None:
-    """max |sigma - 1| over the recurrent matrices that are meant to be unitary; None if none is."""
+    """max |sigma - 1| over the recurrent matrices that are meant to be unitary; None if none is.
+
+    Nor for a sum of several products of more than 256 units, whose dense matrix would take longer than a validation.
+    """
     matrix = model.layer.matrix()
     if matrix.constraint == "none" or not matrix.is_square:
         return None
+    if matrix.rank > 1 and model.layer.hidden_size > 256:
+        return None
     with torch.no_grad():
         gates = (matrix.dense_factors(gate) for gate in range(matrix.gates))
-        distances = [Spectrum(factors).distance_from_unitary for factors in gates]
-    return max(distances)
+        return max(spectrum(factors, dense=True).distance_from_unitary for factors in gates)

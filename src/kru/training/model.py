@@ -99,6 +99,7 @@ def _kru(inputs: int, config: ModelConfig) -> Recurrent:
         nonlinearity=config.nonlinearity,
         constraint=config.constraint,
         train_recurrent=config.train_recurrent,
+        rank=config.rank,
     )
 
 
@@ -110,6 +111,7 @@ def _gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
             factors=config.factors or None,
             constraint=config.constraint,
             train_recurrent=config.train_recurrent,
+            rank=config.rank,
         )
 
     return make
