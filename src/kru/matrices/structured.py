@@ -29,7 +29,7 @@ class StructuredMatrix(RecurrentMatrix):
 
     def factors(self) -> list[Tensor]:
         stages = self.stages()
-        like = next(stage.tensors[0] for stage in stages if stage.tensors)
+        like = next(t for stage in stages for t in stage.tensors if t.is_complex())
         # Row k becomes W e_k.
-        w = apply(stages, torch.eye(self.size, dtype=like.dtype.to_complex(), device=like.device)).mT
+        w = apply(stages, torch.eye(self.size, dtype=like.dtype, device=like.device)).mT
         return [torch.stack([w.real, w.imag])]
