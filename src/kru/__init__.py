@@ -2,6 +2,7 @@
 
 from kru import baselines
 from kru.factors import choose_factors
+from kru.nearest import nearest_kronecker
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
 from kru.ops import kron_dense, kron_matmul
 from kru.optim import optimizer
@@ -18,6 +19,7 @@ __all__ = [
     "choose_factors",
     "kron_dense",
     "kron_matmul",
+    "nearest_kronecker",
     "optimizer",
     "parameter_count",
     "spectrum",
