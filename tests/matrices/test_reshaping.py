@@ -1,34 +1,36 @@
 import pytest
 import torch
-from torch import Tensor
 
-from kru.matrices.reshaping import kron, merged_gradient, merged_square, to_matrices, to_stored
+from kru.matrices.reshaping import (
+    balanced,
+    kron,
+    merged_gradient,
+    merged_square,
+    split_gradients,
+    split_squares,
+    to_matrices,
+    to_stored,
+)
 
 both_fields = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 
 
-def contracted(g: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of A and B, given G of A ⊗ B, by the chain rule."""
-    blocks = g.reshape(a.shape[0], b.shape[0], a.shape[1], b.shape[1])
-    return torch.einsum("ikjl,kl->ij", blocks, b.conj()), torch.einsum("ikjl,ij->kl", blocks, a.conj())
-
-
 @both_fields
-def test_contraction_is_what_autograd_does(dtype: torch.dtype) -> None:
+def test_split_gradients_are_those_of_autograd(dtype: torch.dtype) -> None:
     a = torch.randn(2, 3, dtype=dtype, requires_grad=True)
     b = torch.randn(4, 2, dtype=dtype, requires_grad=True)
     g = torch.randn(8, 6, dtype=dtype)
     gradients = torch.autograd.grad(kron(a, b), [a, b], g)
-    torch.testing.assert_close(contracted(g, a, b), gradients)
+    torch.testing.assert_close(split_gradients(g, a, b), gradients)
 
 
 @both_fields
 def test_merged_gradient_is_the_smallest_that_gives_both(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     a, b, g = (torch.randn(*shape, dtype=dtype) for shape in ((2, 3), (4, 2), (8, 6)))
-    grad_a, grad_b = contracted(g, a, b)
+    grad_a, grad_b = split_gradients(g, a, b)
     merged = merged_gradient(grad_a, grad_b, a, b)
-    torch.testing.assert_close(contracted(merged, a, b), (grad_a, grad_b))
+    torch.testing.assert_close(split_gradients(merged, a, b), (grad_a, grad_b))
     # The rest is orthogonal to it, so every other solution is longer.
     assert abs((merged.conj() * (g - merged)).sum().item()) < 1e-12
 
@@ -42,13 +44,35 @@ def test_merged_square_is_right_on_average_for_independent_entries(dtype: torch.
     true = kron(row, block)
     squares = [torch.zeros(3, 2, dtype=torch.float64), torch.zeros(2, 4, dtype=torch.float64)]
     for _ in range(4000):
-        gradients = contracted(true.sqrt() * torch.randn(6, 8, dtype=dtype), a, b)
+        gradients = split_gradients(true.sqrt() * torch.randn(6, 8, dtype=dtype), a, b)
         for square, gradient in zip(squares, gradients, strict=True):
             square += gradient.abs().square() / 4000
     # Entries of B weigh those of a block differently, so only the pattern and the mean agree, not each one.
     estimate = merged_square(*squares, a, b)
     assert estimate.mean().item() == pytest.approx(true.mean().item(), rel=0.25)
     assert torch.corrcoef(torch.stack([estimate.flatten(), true.flatten()]))[0, 1] > 0.95
+
+
+@both_fields
+def test_split_squares_are_those_of_independent_entries(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 2, dtype=dtype), torch.randn(2, 4, dtype=dtype)
+    true = 0.1 + torch.rand(6, 8, dtype=torch.float64)
+    gradients = split_gradients(true.sqrt() * torch.randn(20_000, 6, 8, dtype=dtype), a, b)
+    expected = tuple(gradient.abs().square().mean(0) for gradient in gradients)
+    torch.testing.assert_close(split_squares(true, a, b), expected, rtol=0.1, atol=0)
+
+
+@both_fields
+def test_balanced_factors_of_a_unitary_matrix_are_unitary(dtype: torch.dtype) -> None:
+    a, b = (
+        torch.linalg.qr(torch.randn(3, 3, dtype=dtype)).Q,
+        torch.linalg.qr(torch.randn(2, 2, dtype=dtype)).Q,
+    )
+    for left, right in zip(balanced(7 * a, b / 7), (a, b), strict=True):
+        torch.testing.assert_close(left, right)
+    left, right = balanced(5 * torch.randn(2, 3, dtype=dtype), b)
+    assert left.abs().square().sum().item() / 2 == pytest.approx(right.abs().square().sum().item() / 2)
 
 
 def test_zero_factors_give_finite_moments() -> None:

@@ -13,7 +13,7 @@ from kru.matrices import kronecker_matrix
 from kru.tasks import Measure
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import GrowthConfig
-from kru.training.growth import next_merges, stalled
+from kru.training.growth import next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
@@ -38,8 +38,8 @@ def merged_sizes(sizes, config, **options):
         torch.tensor(sizes).prod().item(), sizes, field=options.pop("field", "real"), **options
     )
     steps = []
-    while merges := next_merges(config, matrix):
-        for i in merges:
+    while step := next_step(config, matrix):
+        for i in step.merges:
             matrix.merge_factors(i)
         steps.append([rows for rows, _ in matrix.shapes])
     return steps
@@ -70,6 +70,16 @@ def test_all_parameters_of_a_matrix_count():
     assert merged_sizes(sizes, GrowthConfig(12, factor=1.0), constraint="exact")[-1] == [4, 4]
 
 
+def test_terms_within_the_budget():
+    matrix = kronecker_matrix(6, [2, 3], field="real")
+    ranks = []
+    while step := next_step(GrowthConfig(13 * 7, by="rank"), matrix):
+        matrix.add_terms(step.terms)
+        ranks.append(matrix.rank)
+    assert ranks == [2, 4, 7]
+    assert next_step(GrowthConfig(13 * 9, by="rank", factor=1.0), matrix).terms == 1
+
+
 @pytest.mark.parametrize("lower", [True, False])
 def test_when_it_stalls(lower):
     config, measure, progress = GrowthConfig(1, patience=1, gain=0.1), Measure("m", lower), Progress()
@@ -80,11 +90,11 @@ def test_when_it_stalls(lower):
     assert [stalled(config, measure, progress, sign * value) for value in values] == expected
 
 
-def growing(tiny, **model):
+def growing(tiny, by="merge", **model):
     recipe = load_recipe(tiny)
     return replace(
         recipe,
-        growth=GrowthConfig(10**4, patience=0, gain=0.5, factor=1.0),
+        growth=GrowthConfig(10**4 if by == "merge" else 180, by, patience=0, gain=0.5, factor=1.0),
         model=replace(recipe.model, **model),
         optimizer=replace(recipe.optimizer, name="adam" if model else "rmsprop"),
     )
@@ -127,6 +137,27 @@ def test_an_interrupted_run_goes_on_exactly(model, step, factors, tiny, tmp_path
     for line in (*lines[0], *lines[1]):
         del line["seconds"]
     assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("model", [{}, {"kind": "kru-lstm"}, {"field": "real"}])
+@pytest.mark.parametrize(("step", "rank"), [(14, 1), (16, 2), (29, 4)])
+def test_a_run_that_grows_by_rank_goes_on_exactly(model, step, rank, tiny, tmp_path):
+    recipe = growing(tiny, "rank", **model)
+    task = recipe.task.load()
+    whole = Trainer(recipe, task)
+    whole.run()
+    assert whole.model.layer.matrix().rank > 2
+    first = Trainer(recipe, task, folder=tmp_path)
+    first.check = interrupt_at(step, first)
+    with pytest.raises(Interrupted):
+        first.run()
+    second = Trainer(recipe, task, folder=tmp_path)
+    second.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
+    # One term of the LSTM has 48 parameters, and 180 are allowed.
+    assert second.model.layer.matrix().rank == min(rank, 3 if "kind" in model else 4)
+    second.run()
+    weights, others = whole.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tiny, tmp_path):
@@ -221,6 +252,8 @@ def test_the_best_model_may_be_the_one_before(tiny, tmp_path):
         (("--model.factors", "8"), "growth: expected a model with two Kronecker factors at least"),
         (("--model.kind", "lstm"), "got 8x8; choose model.kind kru"),
         (("--growth.max-parameters", "39"), "growth.max-parameters: expected at least the 40 recurrent"),
+        (("--growth.by", "rank", "--growth.max-parameters", "47"), "expected at least the 48 recurrent"),
+        (("--growth.by", "rank", "--model.constraint", "exact"), "a sum of unitary matrices is not unitary"),
         (("--growth.gain", "1.5"), "growth.gain: expected from 0 to below 1, got 1.5"),
     ],
 )

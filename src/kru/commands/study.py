@@ -11,7 +11,7 @@ import tyro
 
 from kru.cli import parse
 from kru.report.studies import draw_study, read_study, study_text
-from kru.studies.design import STUDIES, Setting
+from kru.studies.design import STUDIES, STUDY_TASKS, Setting
 from kru.studies.record import is_recorded, run_setting
 from kru.training.interrupt import Interrupted
 from kru.training.result import write_result
@@ -26,11 +26,15 @@ class Options:
     until all is done.
     """
 
-    study: Annotated[Literal["unitary", "clipping"], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
+    study: Annotated[
+        Literal["unitary", "clipping", "growth"], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")
+    ]
     """unitary: the strength of the soft unitary constraint, from none to exactly unitary factors; clipping:
-    gradient clipping with and without that constraint, at high learning rates"""
-    task: tuple[Literal["jsb", "piano-midi", "timit"], ...] = ("jsb", "piano-midi", "timit")
-    """the data sets, by their recipes jsb-kru, piano-midi-kru and timit-kru"""
+    gradient clipping with and without that constraint, at high learning rates; growth: small factors, a
+    dense matrix, and what grows from the one to the other"""
+    task: tuple[Literal["jsb", "piano-midi", "timit", "ptb-small"], ...] = ()
+    """the data sets, by their recipes such as jsb-kru; none: all of the study, which are jsb, piano-midi and
+    timit, for growth jsb and ptb-small"""
     seeds: tuple[int, ...] = (1, 2, 3)
     """the seeds to run"""
     epochs: int = 0
@@ -41,13 +45,20 @@ class Options:
     """where the runs themselves are, for going on after an interruption"""
     data_dir: Path | None = None
     """the data directory; else KRU_DATA, else the user's cache"""
+    cpu_time: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """count seconds of the CPU, not of the wall clock: for curves over time on a machine that is busy, with
+    OMP_NUM_THREADS=1"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "study", arguments)
     if options.epochs < 0:
         raise ValueError(f"epochs: expected at least 0, got {options.epochs}")
-    settings = [s for task in options.task for s in STUDIES[options.study](task, options.epochs)]
+    known = STUDY_TASKS[options.study]
+    for task in options.task:
+        if task not in known:
+            raise ValueError(f"task: expected one of {', '.join(known)} for {options.study}, got {task!r}")
+    settings = [s for task in options.task or known for s in STUDIES[options.study](task, options.epochs)]
     # Seed by seed, so that a study which is stopped early has all settings.
     planned = [(setting, seed) for seed in options.seeds for setting in settings]
     missing = [(s, seed) for s, seed in planned if not is_recorded(_path(options, s, seed), s, seed)]
@@ -60,7 +71,8 @@ def run(arguments: Sequence[str]) -> int:
     failed = 0
     for number, (setting, seed) in enumerate(missing, 1):
         name = f"{setting.task}-{setting.label}-seed{seed}"
-        place = Place(options.runs / options.study / name, options.data_dir, quiet=True)
+        folder = options.runs / options.study / name
+        place = Place(folder, options.data_dir, quiet=True, cpu_time=options.cpu_time)
         try:
             record = run_setting(setting, seed, place)
         except Interrupted as stop:

@@ -51,9 +51,17 @@ class RecurrentMatrix(nn.Module):
         """How many parameters this matrix would have with factors of other shapes."""
         raise NotImplementedError
 
-    def merge_factors(self, i: int) -> Replacement:
+    def merge_factors(self, i: int) -> list[Replacement]:
         """Make one factor, W_i ⊗ W_{i+1}, of factors i and i + 1: the same W with more parameters."""
         raise TypeError(f"merge: expected a matrix with Kronecker factors, got {type(self).__name__}")
+
+    def split_factor(self, i: int, shapes: Shapes) -> tuple[list[Replacement], Tensor]:
+        """Put the nearest Kronecker product in the place of factor i; its errors, relative to the factor."""
+        raise TypeError(f"split: expected a matrix with Kronecker factors, got {type(self).__name__}")
+
+    def add_terms(self, count: int) -> list[Replacement]:
+        """Make W a sum of `count` more Kronecker products, which contribute nothing yet."""
+        raise TypeError(f"raise_rank: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
     def dense_factors(self, gate: int = 0) -> list[Tensor]:
         """The factors of one gate as ordinary matrices, real or complex, as for `kru.kron_dense`: (P, Q), or

@@ -8,7 +8,14 @@ from torch import Tensor, nn
 from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.factored import expect_neighbours
-from kru.matrices.reshaping import kron, to_matrices, to_stored
+from kru.matrices.reshaping import (
+    kron,
+    nearest_pair,
+    nearest_unitary,
+    relative_error,
+    to_matrices,
+    to_stored,
+)
 from kru.matrices.triangle import lower_triangle, skew_symmetric
 from kru.moments import Replacement
 from kru.precision import computing_dtype, without_autocast
@@ -90,14 +97,28 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
         return self.gates * sum(free_entries(size, self.field) for size, _ in shapes)
 
     @torch.no_grad()
-    def merge_factors(self, i: int) -> Replacement:
+    def merge_factors(self, i: int) -> list[Replacement]:
         """Make one factor of two: V = W_i ⊗ W_{i+1}, which is unitary, and S = 0 there.
 
         The free entries of S are coordinates around another V now, so an optimiser starts anew with them.
         """
         expect_neighbours(i, self.shapes)
         a, b = (to_matrices(factor, self.field) for factor in self.factors()[i : i + 2])
-        return self._replace_factors(i, 2, [to_stored(kron(a, b))])
+        return [self._replace_factors(i, 2, [to_stored(kron(a, b))])]
+
+    @torch.no_grad()
+    def split_factor(self, i: int, shapes: Shapes) -> tuple[list[Replacement], Tensor]:
+        """Put the unitary factors that are nearest to those of the nearest product in the place of factor i."""
+        if any(rows != columns for rows, columns in shapes):
+            raise ValueError(f'split: expected square factors with constraint="exact", got {shapes}')
+        c = to_matrices(self.factors()[i], self.field)
+        a, b = map(nearest_unitary, nearest_pair(c, shapes))
+        return [self._replace_factors(i, 1, [to_stored(a), to_stored(b)])], relative_error(c, a, b)
+
+    def add_terms(self, count: int) -> list[Replacement]:
+        raise ValueError(
+            'raise_rank: expected constraint="soft" or "none", got "exact": a sum of unitary matrices is not unitary'
+        )
 
     def _replace_factors(self, i: int, count: int, new: Sequence[Tensor]) -> Replacement:
         """Put factors V, with S = 0, in the place of `count` others."""

@@ -71,6 +71,9 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
         if self.rank > 1:
             self.factor_0[1:] = 0
 
+    def _random_factor(self, f: int) -> Tensor:
+        return initial_factor(*self.shapes[f], field=self.field, count=self.gates)
+
 
 def kronecker_matrix(
     size: int,

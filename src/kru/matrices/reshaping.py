@@ -1,4 +1,5 @@
-"""The algebra of merging two Kronecker factors into one: the factor, and what an optimiser knows of it.
+"""The algebra of merging two Kronecker factors into one and of splitting one into two: the factors, and what an
+optimiser knows of them.
 
 Everything works on batches of matrices (..., P, Q), real or complex. A gradient of a complex matrix W is
 dL/dRe(W) + i dL/dIm(W), so that dL = Re <G, dW> with <G, W> = sum conj(G) W in either field.
@@ -6,6 +7,9 @@ dL/dRe(W) + i dL/dIm(W), so that dL = Re <G, dW> with <G, W> = sum conj(G) W in 
 
 import torch
 from torch import Tensor
+
+from kru.factors import Shapes
+from kru.nearest import nearest_kronecker
 
 MATRIX = (-2, -1)
 
@@ -65,6 +69,62 @@ def merged_square(square_a: Tensor, square_b: Tensor, a: Tensor, b: Tensor) -> T
     tiny = torch.finfo(mean_a.dtype).tiny
     scale = (mean_a * mean_b / (_square(a) * _square(b)).clamp_min(tiny)).sqrt()
     return scale * kron(square_a / mean_a.clamp_min(tiny), square_b / mean_b.clamp_min(tiny))
+
+
+def split_gradients(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of A and B, by the chain rule, from that of C = A ⊗ B."""
+    blocks = _blocks(grad, a, b)
+    return (
+        torch.einsum("...ikjl,...kl->...ij", blocks, b.conj()),
+        torch.einsum("...ikjl,...ij->...kl", blocks, a.conj()),
+    )
+
+
+def split_squares(square: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean squares E|G_A|^2 and E|G_B|^2 from E|G|^2, for entries of G that are independent."""
+    blocks = _blocks(square, a, b)
+    return (
+        torch.einsum("...ikjl,...kl->...ij", blocks, b.abs().square()),
+        torch.einsum("...ikjl,...ij->...kl", blocks, a.abs().square()),
+    )
+
+
+def nearest_pair(c: Tensor, shapes: Shapes) -> tuple[Tensor, Tensor]:
+    """A and B of two shapes whose Kronecker product is nearest to C in the Frobenius norm, for batches of C."""
+    found = [nearest_kronecker(matrix, shapes).factors for matrix in c.reshape(-1, *c.shape[-2:])]
+    a, b = (
+        torch.stack(factors).reshape(*c.shape[:-2], *factors[0].shape) for factors in zip(*found, strict=True)
+    )
+    return balanced(a, b)
+
+
+def relative_error(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """||C - A ⊗ B|| / ||C||, the norms of Frobenius: (...)."""
+    tiny = torch.finfo(c.real.dtype).tiny
+    return (_square(c - kron(a, b)) / _square(c).clamp_min(tiny)).sqrt()[..., 0, 0]
+
+
+def nearest_unitary(matrices: Tensor) -> Tensor:
+    """The nearest unitary matrix U V^H to each U S V^H."""
+    u, _, v = torch.linalg.svd(matrices)
+    nearest: Tensor = u @ v
+    return nearest
+
+
+def balanced(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The same A ⊗ B with the scale shared so that the singular values of both have the same mean square.
+
+    Only the product of the two scales is given by A ⊗ B; factors of a unitary matrix are unitary only so.
+    """
+    norms = [_square(m) / min(m.shape[-2:]) for m in (a, b)]
+    tiny = torch.finfo(norms[0].dtype).tiny
+    scale = (norms[1].clamp_min(tiny) / norms[0].clamp_min(tiny)) ** 0.25
+    return a * scale, b / scale
+
+
+def _blocks(matrices: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """(..., P R, Q S) as (..., P, R, Q, S), for A (P, Q) and B (R, S)."""
+    return matrices.reshape(*matrices.shape[:-2], a.shape[-2], b.shape[-2], a.shape[-1], b.shape[-1])
 
 
 def _square(matrices: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from kru.factors import check_rank, parse_factors, rectangular_shapes
 from kru.matrices.factored import Factored
-from kru.nn.reshaping import Reshaped, reshape
+from kru.nn.reshaping import Reshaped, merge, raise_rank, split
 from kru.ops import kron_matmul
 from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
@@ -82,14 +82,16 @@ class KroneckerLinear(Factored):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw new initial values."""
-        for factor, (rows, columns) in zip(self.factors, self.shapes, strict=True):
-            gain = math.sqrt(max(1, rows / columns))
-            drawn = initial_factor(rows, columns, field="real", count=self.rank)
-            factor.copy_(gain * drawn.reshape(factor.shape))
+        for f, factor in enumerate(self.factors):
+            factor.copy_(self._random_factor(f, self.rank).reshape(factor.shape))
         self.factor_0.div_(math.sqrt(self.rank))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features)
             self.bias.uniform_(-bound, bound)
+
+    def _random_factor(self, f: int, count: int = 1) -> Tensor:
+        rows, columns = self.shapes[f]
+        return math.sqrt(max(1, rows / columns)) * initial_factor(rows, columns, field="real", count=count)
 
     def forward(self, input: Tensor) -> Tensor:
         stored = self.factor_0.dtype
@@ -109,7 +111,21 @@ class KroneckerLinear(Factored):
     def merge(self, i: int, *, optimizer: torch.optim.Optimizer | None = None) -> Reshaped:
         """Replace factors i and i + 1 by one, their product: the same function with more parameters. See
         `kru.KRU.merge`."""
-        return reshape(self, [self], lambda layer: layer.merge_factors(i), optimizer)
+        return merge(self, [self], i, optimizer)
+
+    def split(
+        self,
+        i: int,
+        factors: Sequence[int | tuple[int, int]],
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Reshaped:
+        """Replace factor i by the two whose product is nearest to it. See `kru.KRU.split`."""
+        return split(self, [self], i, factors, optimizer)
+
+    def raise_rank(self, by: int = 1, *, optimizer: torch.optim.Optimizer | None = None) -> Reshaped:
+        """Add terms to the sum of Kronecker products, which contribute nothing yet. See `kru.KRU.raise_rank`."""
+        return raise_rank(self, [self], by, optimizer)
 
     def extra_repr(self) -> str:
         product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)

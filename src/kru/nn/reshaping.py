@@ -1,18 +1,18 @@
-"""Layers whose factors change while they are trained: merged into larger ones, the function kept."""
+"""Layers whose factors change while they are trained: merged, split, and more terms in a sum of products."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from kru.matrices import RecurrentMatrix
-from kru.matrices.factored import expect_neighbours
+from kru.matrices.factored import Factored, expect_neighbours, expect_terms, split_shapes
 from kru.moments import Replacement, carry_over
 from kru.penalty import unitary_penalty
 
-Owner = TypeVar("Owner", bound=nn.Module)
+Owner = RecurrentMatrix | Factored
+"""A module whose parameters are factors."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,20 @@ class Reshaped:
         penalty_before, penalty: `kru.unitary_penalty` of the layer. Merging keeps the function but not this
             value: a defect of W_i counts once for each row of W_{i+1} in the product. None where it has none,
             because a factor that isn't square is under the soft constraint.
+        errors: of a split, ||C - A ⊗ B|| / ||C|| for each matrix C that was split: layer by layer, direction by
+            direction, within these the terms of a sum and the gates.
     """
 
     parameters_before: int
     parameters: int
     penalty_before: float | None
     penalty: float | None
+    errors: tuple[float, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest of the errors; zero where the function is kept."""
+        return max(self.errors, default=0.0)
 
 
 class Reshapable(nn.Module):
@@ -75,10 +83,66 @@ class Reshapable(nn.Module):
         >>> change.parameters - change.parameters_before
         16
         """
-        matrices = self._matrices(layer, reverse)
-        for matrix in matrices:
-            expect_neighbours(i, matrix.shapes)
-        return reshape(self, matrices, lambda matrix: matrix.merge_factors(i), optimizer)
+        return merge(self, self._matrices(layer, reverse), i, optimizer)
+
+    def split(
+        self,
+        i: int,
+        factors: Sequence[int | tuple[int, int]],
+        *,
+        layer: int | None = None,
+        reverse: bool | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Reshaped:
+        """Replace factor i by two, whose Kronecker product is the nearest to it in the Frobenius norm.
+
+        The opposite of `merge`, but the function is not kept: the errors are returned. With
+        ``constraint="exact"`` the two factors are then replaced by the nearest unitary matrices.
+
+        Args:
+            i: which factor.
+            factors: the two sizes, or pairs (rows, columns), with the factor's as product.
+            layer, reverse, optimizer: as in `merge`.
+
+        Returns:
+            the parameters and the penalty before and after, and the errors.
+
+        >>> import kru
+        >>> rnn = kru.KRU(10, 12, factors=[2, 2, 3])
+        >>> _ = rnn.merge(0)
+        >>> rnn.split(0, (2, 2)).error < 1e-6
+        True
+        """
+        return split(self, self._matrices(layer, reverse), i, factors, optimizer)
+
+    def raise_rank(
+        self,
+        by: int = 1,
+        *,
+        layer: int | None = None,
+        reverse: bool | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Reshaped:
+        """Add terms to the sum of Kronecker products that each recurrent matrix is, R becoming R + `by`.
+
+        The layer computes exactly the same function: the first factor of a new term is zero and the others are
+        random, so that it contributes nothing, but learns. Not for ``constraint="exact"``, because a sum of
+        unitary matrices is not unitary.
+
+        Args:
+            by: how many terms to add.
+            layer, reverse, optimizer: as in `merge`.
+
+        Returns:
+            the parameters and the penalty before and after.
+
+        >>> import kru
+        >>> rnn = kru.KRULSTM(10, 12, factors=[3, 4])
+        >>> change = rnn.raise_rank()
+        >>> rnn.matrix()
+        KroneckerMatrix(4 x 3x3 ⊗ 4x4, rank=2, field=real, constraint=soft)
+        """
+        return raise_rank(self, self._matrices(layer, reverse), by, optimizer)
 
     def _matrices(self, layer: int | None, reverse: bool | None) -> list[RecurrentMatrix]:
         layers = range(self.num_layers) if layer is None else [layer]
@@ -86,18 +150,55 @@ class Reshapable(nn.Module):
         return [self.matrix(k, reverse=direction) for k in layers for direction in directions]
 
 
-def reshape(
+def merge(
+    layer: nn.Module, owners: Sequence[Owner], i: int, optimizer: torch.optim.Optimizer | None
+) -> Reshaped:
+    """Merge factors i and i + 1 of each module in a layer that owns factors."""
+    for owner in owners:
+        expect_neighbours(i, owner.shapes)
+    return _reshape(layer, owners, lambda owner: owner.merge_factors(i), optimizer)
+
+
+def split(
     layer: nn.Module,
     owners: Sequence[Owner],
-    change: Callable[[Owner], Replacement],
+    i: int,
+    factors: Sequence[int | tuple[int, int]],
     optimizer: torch.optim.Optimizer | None,
 ) -> Reshaped:
-    """Change each module that has factors, let the optimiser follow, and say what that did."""
+    """Split factor i of each module in a layer that owns factors."""
+    shapes = [split_shapes(i, factors, owner.shapes) for owner in owners]
+    errors: list[float] = []
+
+    def change(owner: Owner) -> list[Replacement]:
+        replacements, found = owner.split_factor(i, shapes[0])
+        errors.extend(found.flatten().tolist())
+        return replacements
+
+    return replace(_reshape(layer, owners, change, optimizer), errors=tuple(errors))
+
+
+def raise_rank(
+    layer: nn.Module, owners: Sequence[Owner], by: int, optimizer: torch.optim.Optimizer | None
+) -> Reshaped:
+    """Add terms to the sum of Kronecker products of each module in a layer that owns factors."""
+    for owner in owners:
+        expect_terms(by, owner.shapes)
+    return _reshape(layer, owners, lambda owner: owner.add_terms(by), optimizer)
+
+
+def _reshape(
+    layer: nn.Module,
+    owners: Sequence[Owner],
+    change: Callable[[Owner], list[Replacement]],
+    optimizer: torch.optim.Optimizer | None,
+) -> Reshaped:
+    """Change each owner, let the optimiser follow, and say what that did."""
     before = _count(layer), _penalty(layer)
     for owner in owners:
-        replacement = change(owner)
-        if optimizer is not None:
-            carry_over(optimizer, replacement)
+        for replacement in change(owner):
+            if optimizer is not None:
+                carry_over(optimizer, replacement)
     return Reshaped(before[0], _count(layer), before[1], _penalty(layer))
 
 

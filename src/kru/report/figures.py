@@ -77,11 +77,11 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     if falls_to_zero:
         axes.set_yscale("log")
     elif values:
-        axes.set_ylim(*_limits(values, any_run["lower_is_better"]))
+        axes.set_ylim(*limits(values, any_run["lower_is_better"]))
     axes.legend()
 
 
-def _limits(values: list[float], lower_is_better: bool) -> tuple[float, float]:
+def limits(values: list[float], lower_is_better: bool) -> tuple[float, float]:
     """Limits that leave out the worst tenth: the first steep part would flatten everything else."""
     values = sorted(values)
     cut = len(values) // 10

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kru.report.clipping import clipping_findings, draw_clipping
+from kru.report.growth import draw_growth, growth_findings
 from kru.report.records import Result
 from kru.report.unitary import draw_unitary, unitary_findings
 from kru.training.result import read_result
@@ -22,6 +23,7 @@ class Report(NamedTuple):
 REPORTS = {
     "unitary": Report("Influence of the soft unitary constraint", unitary_findings, draw_unitary),
     "clipping": Report("Gradient clipping", clipping_findings, draw_clipping),
+    "growth": Report("Growing while training", growth_findings, draw_growth),
 }
 
 

@@ -23,10 +23,10 @@ SOFT = tuple(f"{strength:.0e}" for strength in STRENGTHS)
 LABELS = (NONE, *SOFT, EXACT)
 
 
-def by_task(records: Sequence[Result]) -> dict[str, Runs]:
-    """The records of each task and setting, tasks in the paper's order."""
+def by_task(records: Sequence[Result], tasks: Sequence[str] = TASKS) -> dict[str, Runs]:
+    """The records of each task and setting, tasks in this order, which is the paper's."""
     grouped: dict[str, Runs] = {}
-    for task in TASKS:
+    for task in tasks:
         for record in records:
             if record["task"] == task:
                 grouped.setdefault(task, {}).setdefault(record["setting"], []).append(record)

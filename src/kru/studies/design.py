@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kru.training.config import Recipe, ScheduleConfig
+from kru.training.config import EvaluationConfig, GrowthConfig, Recipe, ScheduleConfig
 from kru.training.recipes import load_recipe, with_budget
 
 TASKS = ("jsb", "piano-midi", "timit")
@@ -31,7 +31,7 @@ class Setting:
     """One setting of a study.
 
     Attributes:
-        task: one of `TASKS`.
+        task: one of the study's tasks.
         label: what was chosen of the thing that is varied.
         recipe: what is run, the seed aside.
     """
@@ -78,11 +78,48 @@ def clipping_label(times: int, guard: str) -> str:
     return f"x{times}-{guard}"
 
 
+GROWTH_TASKS = ("jsb", "ptb-small")
+GROWTH_EPOCHS = {"jsb": 40, "ptb-small": 1}
+
+SMALL, LARGE, MERGED, RAISED = "small", "large", "merged", "raised"
+"""The labels of the study of growth: two fixed sizes, and one grown from the small one in each of two ways."""
+
+TERMS = 4
+"""Up to how many terms the rank is raised."""
+
+
+def growth_settings(task: str, epochs: int) -> list[Setting]:
+    """The smallest factors, one dense matrix, and what grows from the one to the other when validation stalls.
+
+    A measure that isn't one per cent better counts as stalled, the horizon being short. Rates are constant, so that
+    runs can be compared at any moment, and those of a recipe whose rates fall would be too high for that.
+    """
+    base = replace(_base(task, epochs or GROWTH_EPOCHS[task]), schedule=ScheduleConfig())
+    base = replace(base, optimizer=replace(base.optimizer, lr=3e-3))
+    if task == "ptb-small":
+        # 411 units have two factors, 256 have eight. Real with tanh, so that all runs take minutes and learn.
+        model = replace(base.model, hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
+        base = replace(base, model=model, evaluation=EvaluationConfig(200, 50, 60_000))
+    small = sum(size**2 for size in base.model.factors)
+    growth = GrowthConfig(base.model.hidden_size**2, patience=1, gain=0.01)
+    raised = replace(growth, max_parameters=TERMS * small, by="rank")
+    return [
+        Setting(task, SMALL, base),
+        Setting(task, LARGE, replace(base, model=replace(base.model, factors=(base.model.hidden_size,)))),
+        Setting(task, MERGED, replace(base, growth=growth)),
+        Setting(task, RAISED, replace(base, growth=raised)),
+    ]
+
+
 STUDIES: dict[str, Callable[[str, int], list[Setting]]] = {
     "unitary": unitary_settings,
     "clipping": clipping_settings,
+    "growth": growth_settings,
 }
 """The settings of each study for a task and a number of epochs, 0 for the study's own."""
+
+STUDY_TASKS = {"unitary": TASKS, "clipping": TASKS, "growth": GROWTH_TASKS}
+"""The tasks of each study."""
 
 
 def _base(task: str, epochs: int) -> Recipe:

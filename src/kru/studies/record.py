@@ -33,7 +33,7 @@ def run_setting(setting: Setting, seed: int, place: Place) -> dict[str, Any]:
     except DivergedRunError:
         result = read_result(place.folder / RESULT)
     _, model = read_weights(place.folder / WEIGHTS)
-    spectrum = kru.spectrum(model.layer)
+    spectrum = kru.spectrum(model.layer, dense=True)
     values = {name: getattr(spectrum, name) for name in SPECTRUM}
     validations = [point for point in result["curve"] if "valid" in point]
     return result | {
@@ -41,6 +41,7 @@ def run_setting(setting: Setting, seed: int, place: Place) -> dict[str, Any]:
         "setting": setting.label,
         "settings": settings(recipe),
         "spectrum": {name: float(f"{v:.6g}") if isfinite(v) else None for name, v in values.items()},
+        "clock": "cpu" if place.cpu_time else "wall",
         "curve": thinned(validations, 2 * CURVE),
     }
 

@@ -115,13 +115,15 @@ class GrowthConfig:
     only over the budget and training does not stop early."""
 
     max_parameters: int = 0
-    """recurrent parameters up to which neighbouring factors are merged; 0: the matrix stays as it is"""
+    """recurrent parameters up to which the matrix grows; 0: it stays as it is"""
+    by: Literal["merge", "rank"] = "merge"
+    """merge: neighbouring factors become one; rank: terms are added to the sum of Kronecker products"""
     patience: int = 2
     """validations without improvement that are borne before each step of growth"""
     gain: float = 0.0
     """how much better a measure must be to count as an improvement here, as a fraction of the best one"""
     factor: float = 2.0
-    """each step merges until there are so many times the recurrent parameters"""
+    """each step goes on until there are so many times the recurrent parameters"""
 
     def __post_init__(self) -> None:
         _expect("growth.max-parameters", self.max_parameters, "at least 0", lambda value: value >= 0)

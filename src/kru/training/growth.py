@@ -1,5 +1,6 @@
 """Growth: the recurrent matrix gets more parameters, and keeps its function, when validation stalls."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,24 +18,40 @@ from kru.training.model import Model, Sizes, build_model
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step of growth to come.
+
+    Attributes:
+        merges: positions for `merge`, one after the other.
+        terms: a number of terms for `raise_rank`.
+    """
+
+    merges: tuple[int, ...] = ()
+    terms: int = 0
+
+
+@dataclass(frozen=True)
 class Grown:
-    """A step of growth.
+    """A step of growth that was taken.
 
     Attributes:
         factors: the sizes of the factors after it.
+        rank: of how many products W is the sum.
         recurrent: the number of recurrent parameters after it.
         penalty_before, penalty: the unitary penalty before and after. The function is the same, the penalty
             isn't.
     """
 
     factors: tuple[int, ...]
+    rank: int
     recurrent: int
     penalty_before: float
     penalty: float
 
     def __str__(self) -> str:
         product = " ⊗ ".join(map(str, self.factors))
-        return f"{product}, {self.recurrent:,} recurrent parameters"
+        terms = f"{self.rank} x " if self.rank > 1 else ""
+        return f"{terms}{product}, {self.recurrent:,} recurrent parameters"
 
 
 def expect_growable(config: GrowthConfig, model: Model) -> None:
@@ -45,27 +62,40 @@ def expect_growable(config: GrowthConfig, model: Model) -> None:
     if not isinstance(matrix, KroneckerMatrix | UnitaryKroneckerMatrix) or len(matrix.shapes) < 2:
         product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in matrix.shapes)
         raise ValueError(
-            f"growth: expected a model with two Kronecker factors at least to merge, got {product}; "
+            f"growth: expected a model with two Kronecker factors at least, got {product}; "
             "choose model.kind kru, kru-lstm or kru-gru, and more model.factors"
         )
-    if not next_merges(config, matrix):
-        count = min(map(matrix.parameters_with, _merged_once(matrix.shapes)))
+    if config.by == "rank" and matrix.constraint == "exact":
         raise ValueError(
-            f"growth.max-parameters: expected at least the {count} recurrent parameters after one merge, "
+            "growth.by: expected merge with model.constraint exact, got rank: a sum of unitary matrices is not unitary"
+        )
+    if next_step(config, matrix) is None:
+        shapes = [matrix.shapes] if config.by == "rank" else _merged_once(matrix.shapes)
+        count = min(map(matrix.parameters_with, shapes))
+        least = count * (matrix.rank + 1) // matrix.rank if config.by == "rank" else count
+        raise ValueError(
+            f"growth.max-parameters: expected at least the {least} recurrent parameters after one step, "
             f"got {config.max_parameters}"
         )
 
 
-def next_merges(config: GrowthConfig, matrix: RecurrentMatrix) -> list[int]:
-    """The merges of the next step of growth, as positions for `merge`, one after the other.
-
-    Each is the one that adds the fewest parameters (the first of several), so that factors grow evenly. They
-    go on until the matrix has `config.factor` times its parameters, and stop before it has more than
-    `config.max_parameters`. None when that allows none.
-    """
-    merges: list[int] = []
+def next_step(config: GrowthConfig, matrix: RecurrentMatrix) -> Step | None:
+    """What comes next: merges or terms until the matrix has `config.factor` times its parameters, but not more than
+    `config.max_parameters`. None when that allows none."""
     if not config.max_parameters:
-        return merges
+        return None
+    if config.by == "merge":
+        merges = _next_merges(config, matrix)
+        return Step(merges=merges) if merges else None
+    each = matrix.parameters_with(matrix.shapes) // matrix.rank
+    wanted = max(matrix.rank + 1, math.ceil(config.factor * matrix.rank))
+    rank = min(wanted, config.max_parameters // each)
+    return Step(terms=rank - matrix.rank) if rank > matrix.rank else None
+
+
+def _next_merges(config: GrowthConfig, matrix: RecurrentMatrix) -> tuple[int, ...]:
+    """Each merge is the one that adds the fewest parameters (the first of several), so that factors grow evenly."""
+    merges: list[int] = []
     shapes = matrix.shapes
     wanted = config.factor * matrix.parameters_with(shapes)
     while len(shapes) > 1 and (not merges or matrix.parameters_with(shapes) < wanted):
@@ -76,7 +106,7 @@ def next_merges(config: GrowthConfig, matrix: RecurrentMatrix) -> list[int]:
             break
         merges.append(i)
         shapes = candidates[i]
-    return merges
+    return tuple(merges)
 
 
 def stalled(config: GrowthConfig, measure: Measure, progress: Progress, value: float) -> bool:
@@ -96,11 +126,15 @@ def stalled(config: GrowthConfig, measure: Measure, progress: Progress, value: f
     return True
 
 
-def grow(merges: list[int], model: Model, optimizer: torch.optim.Optimizer) -> Grown:
+def grow(step: Step, model: Model, optimizer: torch.optim.Optimizer) -> Grown:
     """Take a step of growth; the optimiser follows."""
-    changes = [model.layer.merge(i, optimizer=optimizer) for i in merges]
+    layer = model.layer
+    changes = [layer.merge(i, optimizer=optimizer) for i in step.merges]
+    if step.terms:
+        changes.append(layer.raise_rank(step.terms, optimizer=optimizer))
     return Grown(
-        tuple(rows for rows, _ in model.layer.matrix().shapes),
+        tuple(rows for rows, _ in layer.matrix().shapes),
+        layer.matrix().rank,
         parameter_count(model).recurrent,
         changes[0].penalty_before or 0.0,
         changes[-1].penalty or 0.0,
@@ -108,13 +142,18 @@ def grow(merges: list[int], model: Model, optimizer: torch.optim.Optimizer) -> G
 
 
 def grown_config(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelConfig:
-    """The recipe's model with the factors that weights of it have, which may have grown."""
+    """The recipe's model with the factors and the rank that weights of it have, which may have grown."""
     if not recipe.growth.max_parameters:
         return recipe.model
     name = "layer.recurrent_l0." + ("base" if recipe.model.constraint == "exact" else "factor")
     count = sum(key.startswith(f"{name}_") for key in weights)
-    sizes = tuple(weights[f"{name}_{f}"].shape[-1] for f in range(count))
-    return replace(recipe.model, factors=sizes) if sizes else recipe.model
+    if not count:
+        return recipe.model
+    factors = [weights[f"{name}_{f}"] for f in range(count)]
+    # One dimension for the parts of a complex factor or for the gates, and one more for the terms of a sum.
+    usual = 2 if recipe.model.kind == "kru" and recipe.model.field == "real" else 3
+    rank = factors[0].shape[0] if factors[0].dim() > usual else 1
+    return replace(recipe.model, factors=tuple(factor.shape[-1] for factor in factors), rank=rank)
 
 
 def model_of(recipe: Recipe, sizes: Sizes, weights: Mapping[str, Tensor]) -> Model:

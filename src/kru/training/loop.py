@@ -17,7 +17,7 @@ from kru.tasks import Batches, Task
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import ModelConfig, Recipe
 from kru.training.evaluate import evaluate
-from kru.training.growth import Grown, expect_growable, grow, grown_config, next_merges, stalled
+from kru.training.growth import Grown, Step, expect_growable, grow, grown_config, next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
 from kru.training.model import Model, Sizes, seeded_model
@@ -56,6 +56,7 @@ class Trainer:
         folder: where metrics.jsonl and checkpoint.safetensors are; None to keep no record.
         checkpoint_seconds: how much time may lie between two checkpoints.
         report: called with each `Event`.
+        clock: what seconds are counted by; time.process_time where other processes take turns with this one.
         check: called before each step and each batch of a validation; it may raise `Interrupted`.
     """
 
@@ -67,6 +68,7 @@ class Trainer:
         source: str = "",
         folder: Path | None = None,
         checkpoint_seconds: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
         report: Callable[[Event], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
@@ -75,6 +77,7 @@ class Trainer:
         self.source = source
         self.folder = folder
         self.checkpoint_seconds = checkpoint_seconds
+        self._clock = clock
         self.report = report
         self.check = check
         self.progress = Progress()
@@ -126,14 +129,14 @@ class Trainer:
 
     def _run(self) -> str:
         progress = self.progress
-        clock = time.monotonic()
+        clock = self._clock()
         try:
             while True:
                 stopped = self._stopped()
                 if self._validation_due() or (stopped and progress.validated < progress.step):
-                    self._validate(progress.seconds + time.monotonic() - clock)
+                    self._validate(progress.seconds + self._clock() - clock)
                     stopped = self._stopped()
-                now = time.monotonic()
+                now = self._clock()
                 progress.seconds += now - clock
                 clock = now
                 if stopped:
@@ -151,7 +154,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, in place of the one before."""
-        self._written = time.monotonic()
+        self._written = self._clock()
         if self.folder is None or self._metrics is None:
             return
         self._expect_finite()
@@ -219,7 +222,7 @@ class Trainer:
             between=self.check,
         )
         progress.validated = progress.step
-        merges = next_merges(recipe.growth, self.model.layer.matrix())
+        growth = next_step(recipe.growth, self.model.layer.matrix())
         is_best = math.isfinite(value) and (
             progress.best is None or self.task.measure.improves(value, progress.best)
         )
@@ -227,7 +230,7 @@ class Trainer:
             progress.best, progress.best_step = value, progress.step
             progress.stale = progress.since_decay = 0
             self.best_weights = {name: t.clone() for name, t in self.model.state_dict().items()}
-        elif not merges:
+        elif growth is None:
             progress.stale += 1
             progress.since_decay += 1
             if progress.since_decay > recipe.schedule.patience:
@@ -248,11 +251,11 @@ class Trainer:
                 distance=distance,
             )
         self.report(Event(progress, penalty, None, value, is_best, distance))
-        if merges and stalled(recipe.growth, self.task.measure, progress, value):
-            self._grow(merges, seconds)
+        if growth is not None and stalled(recipe.growth, self.task.measure, progress, value):
+            self._grow(growth, seconds)
 
-    def _grow(self, merges: list[int], seconds: float) -> None:
-        grown = grow(merges, self.model, self.optimizer)
+    def _grow(self, step: Step, seconds: float) -> None:
+        grown = grow(step, self.model, self.optimizer)
         if self._metrics is not None:
             self._metrics.write(
                 step=self.progress.step, epoch=self._epochs(), seconds=seconds, grown=True, **asdict(grown)

@@ -1,6 +1,7 @@
 """A run as a folder: begun or gone on with, interrupted or finished, and then its result."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class Place:
         checkpoint_seconds: how much time may lie between two checkpoints.
         quiet: whether to show no progress.
         tensorboard: whether to write events for TensorBoard as well.
+        cpu_time: whether seconds are those of the CPU in place of those on the wall.
     """
 
     folder: Path
@@ -45,6 +47,7 @@ class Place:
     checkpoint_seconds: float = 30.0
     quiet: bool = False
     tensorboard: bool = False
+    cpu_time: bool = False
 
 
 def train(
@@ -83,7 +86,12 @@ def train(
             return read_result(finished)
     task = recipe.task.load(place.data_dir)
     trainer = Trainer(
-        recipe, task, source=source, folder=place.folder, checkpoint_seconds=place.checkpoint_seconds
+        recipe,
+        task,
+        source=source,
+        folder=place.folder,
+        checkpoint_seconds=place.checkpoint_seconds,
+        clock=time.process_time if place.cpu_time else time.monotonic,
     )
     listening = Interruptible() if stop is None else contextlib.nullcontext(stop)
     try:
