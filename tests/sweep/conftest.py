@@ -86,6 +86,7 @@ def fork_server():
         text=True,
     ) as server:
         yield server
+        server.kill()
 
 
 @pytest.fixture

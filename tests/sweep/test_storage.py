@@ -1,11 +1,17 @@
 import json
 import os
 import signal
+import threading
 import time
+from contextlib import closing
+from pathlib import Path
 
 import optuna
 import pytest
+from sqlalchemy import create_engine, text
 
+from kru.cli import main
+from kru.sweep.locks import LockLostError
 from kru.sweep.storage import Store, remove_cut_line
 from kru.training.run import RunError
 
@@ -23,7 +29,7 @@ def test_a_password_is_never_shown():
     store = Store("postgresql+psycopg://kru:geheim@127.0.0.1:1/kru")
     assert "geheim" not in str(store)
     with pytest.raises(RunError, match=r"^storage postgresql.*127.0.0.1.*the same command goes on") as caught:
-        store.locks("study")
+        store.locks()
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -57,11 +63,11 @@ def test_only_whole_lines_are_kept(before, after, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_the_lock_of_a_killed_process_is_free(kind, tmp_path, request):
     where = str(tmp_path / "study.journal") if kind == "file" else request.getfixturevalue("postgres")
-    locks = Store(where).locks("study")
+    locks = Store(where).locks()
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
-        theirs = Store(where).locks("study")
+        theirs = Store(where).locks()
         os.write(told, b"1" if theirs.take("trial-0") else b"0")
         signal.pause()
     assert os.read(ready, 1) == b"1"
@@ -73,3 +79,61 @@ def test_the_lock_of_a_killed_process_is_free(kind, tmp_path, request):
     assert any(locks.take("trial-0") or time.sleep(0.02) for _ in range(500))
     locks.check()
     locks.close()
+
+
+def end_sessions(url, *, but=()):
+    """Close the connections of everybody to a database, as a restart of the server does."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL(:but)"
+            ),
+            {"but": list(but)},
+        )
+    engine.dispose()
+
+
+def test_locks_are_taken_again_after_a_restart_of_the_server(postgres):
+    ours, theirs = (Store(postgres).locks() for _ in range(2))
+    with closing(ours), closing(theirs):
+        assert ours.take("trial-0")
+        end_sessions(postgres)
+        ours.check()
+        assert not theirs.take("trial-0")
+        assert theirs.take("trial-1")
+
+
+def test_a_lock_that_another_worker_took_is_lost(postgres):
+    ours, theirs = (Store(postgres).locks() for _ in range(2))
+    with closing(ours), closing(theirs):
+        assert ours.take("trial-0")
+        end_sessions(postgres, but=[theirs._call("pg_backend_pid")])
+        assert theirs.take("trial-0")
+        with pytest.raises(LockLostError):
+            ours.check()
+        ours.check()
+        with ours.alone():
+            end_sessions(postgres, but=[theirs._call("pg_backend_pid")])
+            with pytest.raises(LockLostError):
+                ours.check()
+        with theirs.alone():
+            pass
+
+
+def test_a_sweep_goes_on_after_a_restart_of_the_server(small, postgres, capsys):
+    first = Path("out/trial-0000/checkpoint.safetensors")
+
+    def restart():
+        while not first.exists():
+            time.sleep(0.02)
+        end_sessions(postgres)
+
+    arguments = ["--trials", "2", "--steps", "60", "--checkpoint-seconds", "0", "--out", "out"]
+    thread = threading.Thread(target=restart)
+    thread.start()
+    code = main([*small, *arguments, "--storage", postgres])
+    thread.join()
+    assert code == 0
+    assert "2 trials (2 complete)" in capsys.readouterr().out

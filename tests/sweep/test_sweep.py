@@ -2,6 +2,7 @@
 
 import re
 import signal
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from optuna.trial import TrialState
 
 from kru.cli import main
 from kru.sweep.storage import Store
-from kru.sweep.study import look_at
+from kru.sweep.study import DEATHS, MOST_DEATHS, look_at
+from kru.training.files import lock_file, unlock_file
 
 FOLDER = Path("runs/sweeps/small")
 SQLITE = str(FOLDER / "study.db")
@@ -100,6 +102,29 @@ def test_values_that_make_no_model_are_named(small, capsys):
     assert [trial.state for trial in trials()] == [TrialState.FAIL]
 
 
+def test_a_trial_that_ends_every_worker_is_given_up(small, capsys):
+    few = [*small, *JOURNAL, "--steps", "4"]
+    assert main([*few, "--trials", "1"]) == 0
+    with look_at("small", Store("study.journal")) as study:
+        study.ask().set_user_attr(DEATHS, [MOST_DEATHS, 0])
+        study.ask().set_user_attr(DEATHS, [MOST_DEATHS - 1, 0])
+    assert main([*few, "--trials", "3"]) == 0
+    states = [trial.state for trial in trials()]
+    assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE]
+    assert "3 trials (2 complete, 1 failed)" in capsys.readouterr().out
+
+
+def test_a_folder_in_use_is_left_alone_until_it_is_free(small, capsys):
+    lock = lock_file(FOLDER / "trial-0000" / ".lock", wait=False)
+    timer = threading.Timer(2.0, unlock_file, [lock])
+    timer.start()
+    assert main([*small, *JOURNAL, "--steps", "4", "--trials", "2"]) == 0
+    timer.join()
+    assert [trial.state for trial in trials()] == [TrialState.COMPLETE] * 2
+    finished = re.findall(r"^trial (\d) \(.*\): [\d.]+$", capsys.readouterr().err, re.MULTILINE)
+    assert finished == ["1", "0"]
+
+
 def test_a_study_keeps_its_settings(small, capsys):
     assert main([*small, "--trials", "1", "--steps", "5"]) == 0
     assert main([*small, "--trials", "2", "--steps", "6"]) == 2
@@ -115,7 +140,7 @@ def test_sqlite_is_for_one_process(small, capsys):
     assert main([*small, "--trials", "1", "--steps", "5"]) == 0
     assert main([*small, "--trials", "2", "--steps", "5", "--workers", "2"]) == 2
     assert "workers: expected 1 with runs/sweeps/small/study.db" in capsys.readouterr().err
-    locks = Store(str(FOLDER / "study.db")).locks("small")
+    locks = Store(str(FOLDER / "study.db")).locks()
     with closing(locks):
         assert locks.take("process")
         assert main([*small, "--trials", "2", "--steps", "5"]) == 1
@@ -157,7 +182,7 @@ def test_bad_input_is_one_line_and_code_2(arguments, message, capsys, tmp_path, 
 
 
 def test_ctrl_c_loses_nothing(small, forks, alone):
-    arguments = [*small, "--trials", "1", "--steps", "60", "--checkpoint-seconds", "0", "--out", "out"]
+    arguments = [*small, "--trials", "1", "--steps", "40", "--checkpoint-seconds", "0", "--out", "out"]
     printed = forks("signal", signal.SIGINT, 0, arguments=arguments)
     assert "exit code 130" in printed
     assert "stopped; nothing is lost" in printed
@@ -167,4 +192,4 @@ def test_ctrl_c_loses_nothing(small, forks, alone):
     assert main(arguments) == 0
     [finished] = trials("out/study.db")
     assert (finished.number, finished.params, finished.state) == (0, trial.params, TrialState.COMPLETE)
-    assert finished.value == alone(finished, 60)
+    assert finished.value == alone(finished, 40)

@@ -32,25 +32,25 @@ def expect_whole(found, count, folder="out"):
 
 
 def test_four_workers_on_postgresql_of_which_one_is_killed(small, forks, alone, postgres):
-    arguments = [*small, "--trials", "8", "--steps", "60", "--checkpoint-seconds", "0.01", "--out", "out"]
+    arguments = [*small, "--trials", "6", "--steps", "40", "--checkpoint-seconds", "0.01", "--out", "out"]
     arguments += ["--storage", postgres, "--study", "shared"]
     printed = forks("first-dies", 4, arguments=arguments)
     found = trials(postgres, "shared")
-    expect_whole(found, 8)
+    expect_whole(found, 6)
     # The trial of the killed worker went on where its last checkpoint was, and ended as if nothing had been.
     assert re.search(r"trial 0 \(.*\): goes on from step [1-9]", printed)
     assert [trial.number for trial in found if "deaths" in trial.user_attrs] == [0]
-    assert found[0].value == alone(found[0], 60)
+    assert found[0].value == alone(found[0], 40)
     # Everybody who joined shows the same study at the end.
-    assert printed.count("shared: 8 trials (") == 3
+    assert printed.count("shared: 6 trials (") == 3
     assert main(["sweep", "small.toml", "--storage", postgres, "--study", "shared", "--show"]) == 0
 
 
 @pytest.mark.parametrize("kind", ["db", "journal"])
 def test_workers_killed_at_random_moments_lose_nothing(kind, small, forks):
-    arguments = [*small, "--trials", "5", "--checkpoint-seconds", "0", "--out", "out"]
+    arguments = [*small, "--trials", "4", "--checkpoint-seconds", "0", "--out", "out"]
     forks("at-random", 5, 1, arguments=[*arguments, "--storage", f"out/study.{kind}"])
-    expect_whole(trials(f"out/study.{kind}"), 5)
+    expect_whole(trials(f"out/study.{kind}"), 4)
 
 
 def test_a_crew_shares_a_journal_and_stops_together(small, forks):

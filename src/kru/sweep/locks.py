@@ -7,19 +7,29 @@ there is no time to wait for.
 
 import contextlib
 import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from kru.training.files import lock_file, unlock_file
+from kru.training.run import RunError
+
+ALONE = "alone"
+RETRIES, RETRY_SECONDS = 30, 2.0
+
+
+class LockLostError(RunError):
+    """A lock that this worker had may be another worker's now."""
 
 
 class Locks(Protocol):
-    """Locks by name."""
+    """Locks by name, the same for all studies that a storage has."""
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Wait until no other worker is in here, and keep them out."""
@@ -31,7 +41,7 @@ class Locks(Protocol):
         """Give a lock back."""
 
     def check(self) -> None:
-        """Raise if the locks that were taken may be lost."""
+        """Raise `LockLostError` if another worker may have a lock that was taken here."""
 
     def close(self) -> None:
         """Give all locks back."""
@@ -46,7 +56,7 @@ class FileLocks:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        descriptor = lock_file(self._folder / "alone", wait=True)
+        descriptor = lock_file(self._folder / ALONE, wait=True)
         assert descriptor is not None
         try:
             yield
@@ -54,7 +64,8 @@ class FileLocks:
             unlock_file(descriptor)
 
     def take(self, name: str) -> bool:
-        descriptor = lock_file(self._folder / name, wait=False)
+        # A study may have any name.
+        descriptor = lock_file(self._folder / quote(name, safe=""), wait=False)
         if descriptor is None:
             return False
         self._held[name] = descriptor
@@ -75,40 +86,77 @@ class PostgresLocks:
     """Advisory locks of a PostgreSQL server: its own, for any number of machines.
 
     A session has them, and the server ends a session with its connection. A process that is killed closes it;
-    of a machine that is gone the server hears nothing more and gives it up after a minute.
+    of a machine that is gone the server hears nothing more and gives it up after a minute. After a breakdown
+    of the network or a restart of the server, a worker takes its locks again, if nobody was faster.
     """
 
-    def __init__(self, url: str, study: str) -> None:
-        self._study = study
-        self._connection = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
-        # The server asks a silent machine for a sign of life, by default only after two hours.
-        for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
-            self._connection.execute(text(f"SET tcp_keepalives_{setting} = {value}"))
+    def __init__(self, url: str) -> None:
+        self._held: set[str] = set()
+        self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._connection = self._connect()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        self._call("pg_advisory_lock", "alone")
+        self._run("pg_advisory_lock", ALONE)
+        self._held.add(ALONE)
         try:
             yield
         finally:
-            # Without the connection there is no lock either, and the first error is the one to tell.
-            with contextlib.suppress(SQLAlchemyError):
-                self.give("alone")
+            self.give(ALONE)
 
     def take(self, name: str) -> bool:
-        return bool(self._call("pg_try_advisory_lock", name))
+        taken = bool(self._run("pg_try_advisory_lock", name))
+        if taken:
+            self._held.add(name)
+        return taken
 
     def give(self, name: str) -> None:
-        self._call("pg_advisory_unlock", name)
+        # Without the connection, the server has taken the lock back already.
+        self._held.discard(name)
+        with contextlib.suppress(SQLAlchemyError):
+            self._call("pg_advisory_unlock", name)
 
     def check(self) -> None:
-        self._connection.execute(text("SELECT 1"))
+        self._run("pg_backend_pid")
 
     def close(self) -> None:
         self._connection.close()
 
-    def _call(self, function: str, name: str) -> object:
+    def _run(self, function: str, name: str = "") -> object:
+        """Call a function of the server, if need be over a new connection."""
+        try:
+            return self._call(function, name)
+        except SQLAlchemyError:
+            if not self._connection.invalidated:
+                raise
+        self._connection = self._reconnect()
+        # What was to be done alone has been interrupted, and can't be gone on with.
+        if ALONE in self._held or not all(self._call("pg_try_advisory_lock", held) for held in self._held):
+            self._held.clear()
+            self._call("pg_advisory_unlock_all")
+            raise LockLostError("the connection to the storage was lost; the same command goes on")
+        return self._call(function, name)
+
+    def _call(self, function: str, name: str = "") -> object:
+        if not name:
+            return self._connection.execute(text(f"SELECT {function}()")).scalar()
         # A lock is a number of 64 bits, in one database for everyone who uses it.
-        digest = hashlib.sha256(f"kru sweep {self._study} {name}".encode()).digest()
+        digest = hashlib.sha256(f"kru sweep {name}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
         return self._connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar()
+
+    def _reconnect(self) -> Connection:
+        """A new connection, as soon as the server is back; it is waited for a minute."""
+        self._connection.close()
+        for _ in range(RETRIES):
+            with contextlib.suppress(SQLAlchemyError):
+                return self._connect()
+            time.sleep(RETRY_SECONDS)
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
+        # The server asks a silent machine for a sign of life, by default only after two hours.
+        for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+            connection.execute(text(f"SET tcp_keepalives_{setting} = {value}"))
+        return connection

@@ -148,8 +148,10 @@ def _value(trial: FrozenTrial) -> float:
 
 def _states(trials: list[FrozenTrial]) -> str:
     def state(trial: FrozenTrial) -> str:
+        if trial.state == TrialState.FAIL:
+            return "failed"
         return "diverged" if trial.user_attrs.get(DIVERGED) else trial.state.name.lower()
 
     counted = Counter(map(state, trials))
-    names = ("complete", "pruned", "diverged", "running", "waiting", "fail")
+    names = ("complete", "pruned", "diverged", "failed", "running", "waiting")
     return ", ".join(f"{counted[name]} {name}" for name in names if counted[name])

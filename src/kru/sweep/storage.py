@@ -17,6 +17,7 @@ from kru.training.files import lock_file, unlock_file
 from kru.training.run import RunError
 
 SQLITE, JOURNAL = ".db", ".journal"
+DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,15 @@ class Store:
         """Whether there may be a study; a server always may have one."""
         return self.is_server or Path(self.where).is_file()
 
-    def locks(self, study: str) -> Locks:
-        """The locks of a study that is kept here."""
+    def locks(self) -> Locks:
+        """The locks of what is kept here."""
         if not self.is_server:
             return FileLocks(Path(f"{self.where}.locks"))
-        with self.errors():
-            return PostgresLocks(self.where, study)
+        try:
+            with self.errors():
+                return PostgresLocks(self.where)
+        except ImportError as error:
+            raise ValueError(f"storage: {error}; expected such as postgresql+psycopg://...") from error
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BaseStorage]:
@@ -90,11 +94,11 @@ class Store:
         """Errors of the database as one line that says what to do."""
         try:
             yield
-        except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        except DATABASE_ERRORS as error:
             cause = error.__cause__ or error
             reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
             raise RunError(
-                f"storage {self}: {reason}; finished trials are safe there, and the same command goes on"
+                f"storage {self}: {reason}; what is finished there is safe, and the same command goes on"
             ) from error
 
 

@@ -113,12 +113,18 @@ class Sweep:
         trials = self.trials()
         return len(trials) >= self.size and all(trial.state.is_finished() for trial in trials)
 
-    def claim(self) -> Claimed | None:
-        """A trial for this worker: one that lost its worker, else a new one; None if there is none now."""
+    def claim(self, skip: int | None = None) -> Claimed | None:
+        """A trial for this worker: one that lost its worker, else a new one; None if there is none now.
+
+        Args:
+            skip: the number of a trial that is not to be taken up.
+        """
         with self.locks.alone():
             trials = self.trials()
             for trial in trials:
-                if trial.state == TrialState.RUNNING and self.locks.take(_lock(trial.number)):
+                if trial.number == skip or trial.state != TrialState.RUNNING:
+                    continue
+                if self.locks.take(self._lock(trial.number)):
                     claimed = self._take_up(trial)
                     if claimed is not None:
                         return claimed
@@ -128,10 +134,10 @@ class Sweep:
 
     def release(self, claimed: Claimed) -> None:
         """Let others have the lock of a trial: it is finished, or this worker stops."""
-        self.locks.give(_lock(claimed.trial.number))
+        self.locks.give(self._lock(claimed.trial.number))
 
-    def interrupted(self, claimed: Claimed) -> None:
-        """Note that a worker left a trial of its own will, which is no sign against the trial."""
+    def leave(self, claimed: Claimed) -> None:
+        """Note that a worker leaves a trial for reasons of its own, which are no sign against the trial."""
         claimed.trial.set_user_attr(DEATHS, [0, 0])
 
     def tell(self, claimed: Claimed, value: float | None, state: TrialState, **attributes: Any) -> None:
@@ -147,7 +153,7 @@ class Sweep:
             self.study.enqueue_trial(self._grid[number])
         self._seed(number)
         trial = self.study.ask()
-        self.locks.take(_lock(trial.number))
+        self.locks.take(self._lock(trial.number))
         return Claimed(trial, self.settings.space.suggest(trial), again=False)
 
     def _take_up(self, frozen: FrozenTrial) -> Claimed | None:
@@ -159,10 +165,13 @@ class Sweep:
         trial = Trial(self.study, frozen._trial_id)
         if deaths > MOST_DEATHS:
             self.study.tell(trial, state=TrialState.FAIL)
-            self.locks.give(_lock(frozen.number))
+            self.locks.give(self._lock(frozen.number))
             return None
         trial.set_user_attr(DEATHS, [deaths, reported])
         return Claimed(trial, self.settings.space.suggest(trial), again=True)
+
+    def _lock(self, number: int) -> str:
+        return f"{self.study.study_name} trial-{number}"
 
     def _seed(self, number: int) -> None:
         """With one worker, the same seed of the recipe gives the same trials, also after interruptions."""
@@ -179,7 +188,7 @@ def join(name: str, settings: Settings, plan: Plan, store: Store) -> Iterator[Sw
         RunError: the storage cannot be opened, or another process has it and it is for one.
     """
     with ExitStack() as stack:
-        locks = stack.enter_context(closing(store.locks(name)))
+        locks = stack.enter_context(closing(store.locks()))
         if store.one_process and not locks.take("process"):
             raise RunError(f"{store}: another process has this study; SQLite is for one")
         with store.errors(), locks.alone():
@@ -230,7 +239,3 @@ def _pruner(recipe: Recipe) -> BasePruner:
     """
     budget = recipe.steps if recipe.evaluation.every else recipe.epochs
     return MedianPruner(n_startup_trials=PRUNING_FROM, n_warmup_steps=budget // 4)
-
-
-def _lock(number: int) -> str:
-    return f"trial-{number}"

@@ -12,16 +12,21 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from kru.sweep.locks import LockLostError
+from kru.sweep.storage import DATABASE_ERRORS
 from kru.sweep.study import DIVERGED, TEST, Claimed, Sweep
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import Recipe
 from kru.training.interrupt import Interrupted, Interruptible
 from kru.training.loop import Event
 from kru.training.model import build_model, problem_sizes
-from kru.training.run import CHECKPOINT, DivergedRunError, Place, train
+from kru.training.run import CHECKPOINT, BusyRunError, DivergedRunError, Place, train
 
 POLL = 1.0
 """Seconds between two looks at the study, when others have all the trials that are left."""
+
+MOST_FAILURES = 10
+"""So often in a row the storage may fail before a worker gives up."""
 
 
 class Pruned(Exception):  # noqa: N818  (not an error)
@@ -56,20 +61,35 @@ def work(sweep: Sweep, place: Place, stop: Stop) -> None:
         ValueError: the recipe of a trial makes no sense.
         RunError: the storage or the disk failed.
     """
+    failures = 0
+    busy: int | None = None
     with stop, sweep.errors():
         while True:
             stop.check()
-            claimed = sweep.claim()
-            if claimed is not None:
-                run_trial(sweep, claimed, place, stop)
-            elif sweep.finished():
-                return
-            else:
+            try:
+                claimed = sweep.claim(skip=busy)
+                busy = None
+                if claimed is None:
+                    if sweep.finished():
+                        return
+                    time.sleep(POLL)
+                elif not run_trial(sweep, claimed, place, stop):
+                    busy = claimed.trial.number
+                failures = 0
+            except (LockLostError, *DATABASE_ERRORS):
+                # The connection broke. Its trial is free again, for this worker or for a faster one.
+                failures += 1
+                if failures == MOST_FAILURES:
+                    raise
                 time.sleep(POLL)
 
 
-def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> None:
-    """Train a trial's recipe, from its last checkpoint if it has one in the folder, and finish the trial."""
+def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> bool:
+    """Train a trial's recipe, from its last checkpoint if it has one in the folder, and finish the trial.
+
+    Returns:
+        False if another process is still training there, one that does not know yet that it lost its lock.
+    """
     number = claimed.trial.number
     told = f"trial {number} ({describe(claimed.values)})"
     folder = trial_folder(place.folder, number)
@@ -79,6 +99,8 @@ def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> None:
         recipe = _recipe(sweep, claimed, told)
         watch = _watcher(sweep, claimed, recipe)
         result = train(recipe, sweep.settings.source, replace(place, folder=folder), watch=watch, stop=stop)
+        if not math.isfinite(result["valid"]):
+            raise NotFinite
         sweep.tell(claimed, result["valid"], TrialState.COMPLETE, **{TEST: result["test"]})
         _say(f"{told}: {result['valid']:.4g}")
     except Pruned as pruned:
@@ -87,11 +109,15 @@ def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> None:
     except (DivergedRunError, NotFinite):
         sweep.tell(claimed, None, TrialState.PRUNED, **{DIVERGED: True})
         _say(f"{told}: diverged")
+    except BusyRunError:
+        sweep.leave(claimed)
+        return False
     except Interrupted:
-        sweep.interrupted(claimed)
+        sweep.leave(claimed)
         raise
     finally:
         sweep.release(claimed)
+    return True
 
 
 def trial_folder(folder: Path, number: int) -> Path:

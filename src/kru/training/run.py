@@ -29,6 +29,10 @@ class DivergedRunError(RunError):
     """The loss was no longer finite; the folder has a result, of what had been reached before."""
 
 
+class BusyRunError(RunError):
+    """Another process is training in the folder."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a run is, and how it is watched.
@@ -71,8 +75,8 @@ def train(
         ValueError: the folder has a run with other settings, or, with `resume`, none.
         Interrupted: a signal asked to stop; there is a checkpoint.
         DivergedRunError: the loss was no longer finite.
-        RunError: a file could not be written, no measure was ever finite, or another process is training
-            in the folder.
+        BusyRunError: another process is training in the folder.
+        RunError: a file could not be written, or no measure was ever finite.
     """
     expect_budget(recipe)
     path = place.folder / CHECKPOINT
@@ -178,7 +182,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Keep a second process out of the folder of a run."""
     descriptor = lock_file(folder / ".lock", wait=False)
     if descriptor is None:
-        raise RunError(f"{folder}: another process is training there")
+        raise BusyRunError(f"{folder}: another process is training there")
     try:
         yield
     finally:
