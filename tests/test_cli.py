@@ -20,7 +20,7 @@ def one_line(capsys):
         (["dance"], r"kru dance: no command 'dance'; expected one of train, recipes"),
         (["train"], r"kru train: expected the name of a recipe first"),
         (["train", "--seed", "3"], r"kru train: expected the name of a recipe first"),
-        (["train", "copy-1000-transformer"], r"no recipe 'copy-1000-transformer' \(there are copy-1000-gru"),
+        (["train", "copy-1000-transformer"], r"no recipe 'copy-1000-transformer' \(there are copy-1000-"),
         (["train", "missing.toml"], r"no file missing\.toml"),
         (["train", "copy-1000-kru", "--sed", "3"], r"Unrecognized options: --sed, 3"),
         (["train", "copy-1000-kru", "--steps", "many"], r"--steps: invalid literal"),
