@@ -139,23 +139,34 @@ def _loop(count: int, *statements: str) -> str:
     return f"    for (long i = 0; i < {count}; i++) {{\n{inside}\n    }}"
 
 
+def _dot(name: str, kind: str, sums: int, cast: str = "") -> str:
+    zeros = ", ".join(["0.0f"] * sums)
+    return f"""\
+/* The sum of a[i] b[i], in {sums} partial sums: for the compiler to vectorise, and for smaller errors. */
+static float {name}(const {kind} *restrict a, const float *restrict b, long n)
+{{
+    float s[{sums}] = {{{zeros}}}, rest = 0.0f;
+    const long whole = n - n % {sums};
+    for (long i = 0; i < whole; i += {sums}) {{
+        for (int j = 0; j < {sums}; j++) {{
+            s[j] += {cast}a[i + j] * b[i + j];
+        }}
+    }}
+    for (long i = whole; i < n; i++) {{
+        rest += {cast}a[i] * b[i];
+    }}
+    for (int half = {sums // 2}; half > 0; half /= 2) {{
+        for (int j = 0; j < half; j++) {{
+            s[j] += s[j + half];
+        }}
+    }}
+    return s[0] + rest;
+}}"""
+
+
 HELPERS = {
-    "dot": """\
-/* The sum of a[i] b[i], in eight partial sums: for the compiler to vectorise, and for smaller errors. */
-static float dot(const float *restrict a, const float *restrict b, long n)
-{
-    float s[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}, rest = 0.0f;
-    const long whole = n - n % 8;
-    for (long i = 0; i < whole; i += 8) {
-        for (int j = 0; j < 8; j++) {
-            s[j] += a[i + j] * b[i + j];
-        }
-    }
-    for (long i = whole; i < n; i++) {
-        rest += a[i] * b[i];
-    }
-    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7])) + rest;
-}""",
+    "dot": _dot("dot", "float", 8),
+    "dot_int8": _dot("dot_int8", "signed char", 16, "(float)"),
     "relu": """\
 static float relu(float z)
 {
@@ -179,10 +190,4 @@ static float modrelu(float size, float bias)
     return (above > 0.0f ? above : 0.0f) / (size > {MODRELU_FLOOR}f ? size : {MODRELU_FLOOR}f);
 }}""",
 }
-HELPERS["dot_int8"] = (
-    HELPERS["dot"]
-    .replace("dot(const float *restrict a", "dot_int8(const signed char *restrict a")
-    .replace("a[i + j] *", "(float)a[i + j] *")
-    .replace("+= a[i] *", "+= (float)a[i] *")
-)
 """Functions that the generated code may call."""
