@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.study import StudyDirection
@@ -127,7 +128,7 @@ def _draw_slice(axes: Axes, field: str, findings: Findings) -> None:
         return [choices.index(trial.params[field]) if choices else trial.params[field] for trial in trials]
 
     if isinstance(distribution, FloatDistribution | IntDistribution) and distribution.log:
-        axes.set_xscale("log")
+        _logarithmic(axes, distribution.low, distribution.high)
     order = [trial.number for trial in findings.best]
     measures = [_value(trial) for trial in findings.best]
     # Pruned trials end wherever they were; those far off would flatten all the others.
@@ -139,6 +140,15 @@ def _draw_slice(axes: Axes, field: str, findings: Findings) -> None:
     ends = [min(max(_value(trial), low), high) for trial in pruned]
     axes.scatter(values(pruned), ends, color="0.6", marker="x", label="pruned")
     axes.set(xlabel=field, ylabel=f"validation\n{findings.settings['measure']}")
+
+
+def _logarithmic(axes: Axes, low: float, high: float) -> None:
+    """A logarithmic axis over a range, labelled at every decade, and between them if there are few."""
+    axes.set_xscale("log")
+    axes.set_xlim(low * (low / high) ** 0.04, high * (high / low) ** 0.04)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 100 else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _value(trial: FrozenTrial) -> float:
