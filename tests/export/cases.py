@@ -18,6 +18,7 @@ STREAMS: dict[str, Callable[[], Recurrent]] = {
     "complex, exact": lambda: kru.KRU(D, N, constraint="exact"),
     "complex, one factor": lambda: kru.KRU(1, 5),
     "complex, large factors": lambda: kru.KRU(D, 360, factors=[18, 20]),
+    "complex, rank 3": lambda: kru.KRU(D, 6, rank=3),
     "real": lambda: kru.KRU(D, N, LAYERS, field="real"),
     "real relu": lambda: kru.KRU(D, 60, field="real", nonlinearity="relu", factors=[(10, 6), (6, 10)]),
     "real identity": lambda: kru.KRU(1, 1, field="real", nonlinearity="identity"),
@@ -26,6 +27,8 @@ STREAMS: dict[str, Callable[[], Recurrent]] = {
     "lstm, one factor": lambda: kru.KRULSTM(D, 20, factors=[20], bias=False),
     "oRNN": lambda: baselines.ORNN(D, 6, nonlinearity="leaky_relu"),
     "EURNN": lambda: baselines.EURNN(D, 6),
+    "lstm, rank 2": lambda: kru.KRULSTM(D, 64, factors=[2, 32], rank=2),
+    "lstm, one factor of rank 2": lambda: kru.KRULSTM(D, 5, rank=2),
     "gru": lambda: kru.KRUGRU(D, N, LAYERS),
     "gru, no bias": lambda: kru.KRUGRU(D, 18, factors=[18], bias=False),
 }

@@ -125,7 +125,7 @@ def test_drift_over_ten_thousand_steps(name: str, tmp_path, record_property) -> 
 
 @pytest.mark.parametrize(
     ("name", "int8"),
-    [("complex, rectangular", False), ("real relu", False), ("lstm, large factors", True), ("gru", False)],
+    [("complex, rectangular", False), ("real relu", False), ("lstm, rank 2", True), ("gru", False)],
 )
 def test_sanitizers(name: str, int8: bool, tmp_path) -> None:
     layer = build(STREAMS[name])

@@ -36,11 +36,11 @@ class Unknown(RecurrentMatrix):
         pass
 
 
-class Terms(Unknown):
-    """A recurrent matrix that is more than one product."""
+class Nested(Unknown):
+    """A recurrent matrix that is more than a sum of products."""
 
     def factors(self):
-        return [torch.zeros(2, 4, 4)]
+        return [torch.zeros(2, 3, 4, 4)]
 
 
 def with_matrix(kind: type[RecurrentMatrix]) -> kru.KRU:
@@ -65,11 +65,7 @@ CASES = {
     "another cell": (lambda: AntisymmetricRNN(2, 4), TypeError, "cell: can export .*, got 'antisymmetric'"),
     "a layer that does more": (lambda: Doubled(2, 4), TypeError, "Doubled computes something that can't be"),
     "no factors": (lambda: with_matrix(Unknown), TypeError, "expected Kronecker factors, got Unknown"),
-    "several products": (
-        lambda: with_matrix(Terms),
-        TypeError,
-        "can export one Kronecker product, got Terms",
-    ),
+    "sums of sums": (lambda: with_matrix(Nested), TypeError, "a sum of Kronecker products, got Nested"),
     "not finite": (not_finite, ValueError, "weight_ih_l0: expected finite numbers, got 1 others"),
     "no file": (lambda: "nothing.safetensors", ValueError, "nothing.safetensors: no such file"),
 }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kru.export.c_product import Product, Products
+from kru.export.c_product import Products, StoredProduct
 from kru.export.c_weights import Matrix, Weights
 from kru.export.network import Recurrence
 from kru.ops.scan_reference import LEAK, MODRELU_FLOOR
@@ -14,7 +14,7 @@ class Layer:
 
     index: int
     recurrence: Recurrence
-    product: Product
+    matrices: StoredProduct
     weight: Matrix
     bias: str | None
     recurrent_bias: str | None
@@ -27,9 +27,21 @@ class Layer:
 
     @property
     def buffers(self) -> int:
-        """Work buffers. The elman cell's product has the state itself for its second buffer; the others read
-        the state for every gate, and keep a gate meanwhile."""
-        return 1 if self.recurrence.cell == "elman" else 1 + self.product.buffers
+        """How many work buffers it needs: those of its products, and one to keep a gate meanwhile."""
+        if self.through_state:
+            return 1
+        return len(self.matrices.product.buffers) + (self.recurrence.cell != "elman")
+
+    @property
+    def through_state(self) -> bool:
+        """Whether the product may use the state itself as its second buffer: it is read for one product only."""
+        return self.recurrence.cell == "elman" and self.matrices.product.rank == 1
+
+    def product(self, gate: int) -> str:
+        """W h for the matrix of a gate."""
+        return self.matrices.call(
+            gate, "h", ("a", "h") if self.through_state else self.matrices.product.buffers
+        )
 
     def gate(self, gate: int, row: str = "i") -> str:
         """What goes into the nonlinearity of a gate beside the recurrent part: (U x + bias)[row]."""
@@ -43,7 +55,7 @@ def add_layer(
     index: int, recurrence: Recurrence, weights: Weights, products: Products, *, symbols: bool
 ) -> Layer:
     """Store what a layer needs."""
-    product = products.add(recurrence, weights, f"recurrent_{index}")
+    matrices = products.add(recurrence, weights, f"recurrent_{index}")
 
     def vector(name: str) -> str | None:
         array = getattr(recurrence, name)
@@ -51,7 +63,7 @@ def add_layer(
 
     vectors = vector("bias"), vector("recurrent_bias"), vector("initial")
     weight = weights.matrix(f"input_{index}", recurrence.weight)
-    return Layer(index, recurrence, product, weight, *vectors, symbols)
+    return Layer(index, recurrence, matrices, weight, *vectors, symbols)
 
 
 def layer_function(layer: Layer, state_type: str, width: int) -> str:
@@ -63,9 +75,13 @@ def layer_function(layer: Layer, state_type: str, width: int) -> str:
 
 def _elman(layer: Layer, width: int) -> str:
     units, size = layer.recurrence.units, layer.recurrence.state_size
-    head = f"""\
-    float *h = state->h_{layer.index};
-    const float *z = {layer.product.call(0, "h", "state->work", "h")};"""
+    head = "\n".join(
+        [
+            f"    float *h = state->h_{layer.index};",
+            _buffers(layer, width),
+            f"    const float *z = {layer.product(0)};",
+        ]
+    )
     if layer.recurrence.nonlinearity != "modrelu":
         name = layer.recurrence.nonlinearity
         value = f"{'tanhf' if name == 'tanh' else name}(z[i] + {layer.gate(0)})"
@@ -89,37 +105,37 @@ def _elman(layer: Layer, width: int) -> str:
 
 
 def _lstm(layer: Layer, width: int) -> str:
-    units, product = layer.recurrence.units, layer.product
+    units = layer.recurrence.units
     i, f, g, o = range(4)
     return "\n".join(
         [
             f"    float *h = state->h_{layer.index}, *c = state->c_{layer.index};",
-            _buffers(layer, "in", width),
-            f"    const float *z = {product.call(f, 'h', 'a', 'b')};",
+            _buffers(layer, width, "in"),
+            f"    const float *z = {layer.product(f)};",
             _loop(units, f"c[i] *= sigmoid(z[i] + {layer.gate(f)});"),
-            f"    z = {product.call(i, 'h', 'a', 'b')};",
+            f"    z = {layer.product(i)};",
             _loop(units, f"in[i] = sigmoid(z[i] + {layer.gate(i)});"),
-            f"    z = {product.call(g, 'h', 'a', 'b')};",
+            f"    z = {layer.product(g)};",
             _loop(units, f"c[i] += in[i] * tanhf(z[i] + {layer.gate(g)});"),
-            f"    z = {product.call(o, 'h', 'a', 'b')};",
+            f"    z = {layer.product(o)};",
             _loop(units, f"h[i] = sigmoid(z[i] + {layer.gate(o)}) * tanhf(c[i]);"),
         ]
     )
 
 
 def _gru(layer: Layer, width: int) -> str:
-    units, product = layer.recurrence.units, layer.product
+    units = layer.recurrence.units
     r, z, n = range(3)
     recurrent = f"(z[i] + {layer.recurrent_bias}[i])" if layer.recurrent_bias else "z[i]"
     return "\n".join(
         [
             f"    float *h = state->h_{layer.index};",
-            _buffers(layer, "n", width),
-            f"    const float *z = {product.call(r, 'h', 'a', 'b')};",
+            _buffers(layer, width, "n"),
+            f"    const float *z = {layer.product(r)};",
             _loop(units, f"n[i] = sigmoid(z[i] + {layer.gate(r)});"),
-            f"    z = {product.call(n, 'h', 'a', 'b')};",
+            f"    z = {layer.product(n)};",
             _loop(units, f"n[i] = tanhf({layer.gate(n)} + n[i] * {recurrent});"),
-            f"    z = {product.call(z, 'h', 'a', 'b')};",
+            f"    z = {layer.product(z)};",
             _loop(
                 units,
                 f"const float kept = sigmoid(z[i] + {layer.gate(z)});",
@@ -129,9 +145,11 @@ def _gru(layer: Layer, width: int) -> str:
     )
 
 
-def _buffers(layer: Layer, kept: str, width: int) -> str:
-    second = f", *b = a + {width}" if layer.product.buffers > 1 else ""
-    return f"    float *{kept} = state->work, *a = {kept} + {width}{second};"
+def _buffers(layer: Layer, width: int, *kept: str) -> str:
+    """The parts of the work buffer by name, each of this width."""
+    names = (*kept, *layer.matrices.product.buffers)[: layer.buffers]
+    places = ["state->work", *(f"{name} + {width}" for name in names)]
+    return f"    float {', '.join(f'*{name} = {place}' for name, place in zip(names, places, strict=False))};"
 
 
 def _loop(count: int, *statements: str) -> str:

@@ -47,10 +47,9 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
         output = weights.matrix("output", network.output.weight)
         bias = None if network.output.bias is None else weights.vector("output_bias", network.output.bias)
     arrays = _state_arrays(layers, embedding)
-    width = max(layer.product.width for layer in layers)
+    width = max(layer.matrices.product.width for layer in layers)
     functions = [
-        *products.stages.values(),
-        *products.chains.values(),
+        *products.definitions(),
         *(layer_function(layer, f"{name}_state", width) for layer in layers),
         _reset_function(name, layers),
         _step_function(name, network, layers, embedding, output, bias),
@@ -70,13 +69,12 @@ def _state_arrays(layers: list[Layer], embedding: Matrix | None) -> list[_Array]
     for layer in layers:
         size = layer.recurrence.state_size
         parts = ", real parts then imaginary parts" if layer.recurrence.is_complex else ""
-        # The elman cell's products pass through h.
-        room = layer.product.width if layer.recurrence.cell == "elman" else size
+        room = layer.matrices.product.width if layer.through_state else size
         about = f"the state of layer {layer.index}{parts}"
         arrays.append(_Array(f"h_{layer.index}", room, about + (f"; {size} of them" if room > size else "")))
         if layer.recurrence.cell == "lstm":
             arrays.append(_Array(f"c_{layer.index}", size, "its cell state"))
-    width = max(layer.product.width for layer in layers)
+    width = max(layer.matrices.product.width for layer in layers)
     buffers = max(layer.buffers for layer in layers)
     arrays.append(_Array("work", buffers * width, "has no meaning between steps"))
     if embedding is not None and embedding.is_int8:

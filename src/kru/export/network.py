@@ -24,7 +24,8 @@ class Recurrence:
         is_complex: whether states are N real parts followed by N imaginary parts, S = 2N; else S = N.
         reverse: whether it runs from the last step to the first.
         weight: the input map U, (G * S, D).
-        factors: for each gate the factors (P_f, Q_f) of its recurrent matrix, real or complex.
+        terms: for each gate the terms of its recurrent matrix, a sum of Kronecker products (mostly of one): the
+            factors (P_f, Q_f) of each, real or complex, with the same shapes in all.
         bias: (G * S,); with modReLU (N,); or none.
         recurrent_bias: (N,), of the gru, or none.
         initial: the learned h (S,) before the first step, or none for zeros.
@@ -35,7 +36,7 @@ class Recurrence:
     is_complex: bool
     reverse: bool
     weight: Array
-    factors: tuple[tuple[Matrix, ...], ...]
+    terms: tuple[tuple[tuple[Matrix, ...], ...], ...]
     bias: Array | None
     recurrent_bias: Array | None
     initial: Array | None
@@ -43,7 +44,12 @@ class Recurrence:
     @property
     def units(self) -> int:
         """N."""
-        return prod(factor.shape[0] for factor in self.factors[0])
+        return prod(factor.shape[0] for factor in self.terms[0][0])
+
+    @property
+    def gates(self) -> int:
+        """G."""
+        return len(self.terms)
 
     @property
     def state_size(self) -> int:

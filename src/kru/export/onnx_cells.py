@@ -22,7 +22,7 @@ class Cell:
 
     def __init__(self, graph: Graph, recurrence: Recurrence) -> None:
         self.recurrence = recurrence
-        self.stages = _stages(graph, recurrence)
+        self.terms = _terms(graph, recurrence)
         self.weight = graph.constant("input_weight", recurrence.weight.T)
         self.bias = _optional(graph, "bias", recurrence.bias)
         self.recurrent_bias = _optional(graph, "recurrent_bias", recurrence.recurrent_bias)
@@ -48,7 +48,9 @@ class Cell:
 
     def advance(self, graph: Graph, a: str, states: list[str]) -> list[str]:
         """The states (B, S) after a step with input part a (B, G * S)."""
-        product = self._product(graph, states[0])
+        product = self._product(graph, states[0], self.terms[0])
+        for stages in self.terms[1:]:
+            product = graph.op("Add", "sum", product, self._product(graph, states[0], stages))
         if self.recurrence.cell == "lstm":
             return self._lstm(graph, graph.op("Add", "gates", a, product), states[1])
         if self.recurrence.cell == "gru":
@@ -61,17 +63,17 @@ class Cell:
         kind = {"tanh": "Tanh", "relu": "Relu", "identity": "Identity"}[self.recurrence.nonlinearity]
         return [graph.op(kind, "h", z)]
 
-    def _product(self, graph: Graph, h: str) -> str:
-        """W h for every gate, (B, G * S).
+    def _product(self, graph: Graph, h: str, stages: list[Stage]) -> str:
+        """W h for every gate, (B, G * S), of one Kronecker product.
 
         Each factor, the last one first, acts on the last index and moves it to the front, so that after all
         of them every index is back in its place: y[b, p, m] = sum_q W_f[p, q] x[b, m, q].
         """
         if self.recurrence.is_complex:
-            return self._complex_product(graph, h)
-        gates = len(self.recurrence.factors)
+            return self._complex_product(graph, h, stages)
+        gates = self.recurrence.gates
         x, size = h, self.recurrence.units
-        for index, stage in enumerate(self.stages):
+        for index, stage in enumerate(stages):
             count = size // stage.columns
             each = () if gates == 1 else (1,) if index == 0 else (gates,)
             if count > 1 or gates > 1:
@@ -82,22 +84,22 @@ class Cell:
             size = count * stage.rows
         return graph.op("Reshape", "recurrent_part", x, graph.ints(-1, gates * size))
 
-    def _complex_product(self, graph: Graph, h: str) -> str:
+    def _complex_product(self, graph: Graph, h: str, stages: list[Stage]) -> str:
         """The same with (real, imaginary) as an index of its own, beside q: (B, m, (part, q))."""
         size, part = self.recurrence.units, 2
         x = h
-        first = self.stages[0].columns
+        first = stages[0].columns
         if first < size:
             x = graph.op("Reshape", "split", x, graph.ints(-1, part, size // first, first))
             x = graph.op("Transpose", "turned", x, perm=[0, 2, 1, 3])
-        for index, stage in enumerate(self.stages):
+        for index, stage in enumerate(stages):
             count = size // stage.columns
             x = graph.op("Reshape", "rows", x, graph.ints(-1, count, part * stage.columns))
             x = graph.op("MatMul", "product", x, stage.constant)
             size = count * stage.rows
-            if index + 1 < len(self.stages):
+            if index + 1 < len(stages):
                 # (m', q', part, p) to (p, m', part, q')
-                q = self.stages[index + 1].columns
+                q = stages[index + 1].columns
                 x = graph.op("Reshape", "split", x, graph.ints(-1, count // q, q, part, stage.rows))
                 x = graph.op("Transpose", "turned", x, perm=[0, 4, 1, 3, 2])
             elif count > 1:
@@ -141,15 +143,18 @@ class Cell:
         return graph.op("Add", "h", n, graph.op("Mul", "kept", z, graph.op("Sub", "change", h, n)))
 
 
-def _stages(graph: Graph, recurrence: Recurrence) -> list[Stage]:
-    """The factors from the last to the first, small neighbours multiplied out."""
-    gates = [merge_small_factors(factors) for factors in recurrence.factors]
-    stages = []
-    for f in reversed(range(len(gates[0]))):
-        matrices = [_transposed(factors[f]) for factors in gates]
-        array = np.stack(matrices) if len(gates) > 1 else matrices[0]
-        stages.append(Stage(graph.constant(f"factor_{f}", array), *gates[0][f].shape))
-    return stages
+def _terms(graph: Graph, recurrence: Recurrence) -> list[list[Stage]]:
+    """For each term of a sum its factors from the last to the first, small neighbours multiplied out."""
+    terms = []
+    for term in zip(*recurrence.terms, strict=True):
+        gates = [merge_small_factors(factors) for factors in term]
+        stages = []
+        for f in reversed(range(len(gates[0]))):
+            matrices = [_transposed(factors[f]) for factors in gates]
+            array = np.stack(matrices) if len(gates) > 1 else matrices[0]
+            stages.append(Stage(graph.constant(f"factor_{f}", array), *gates[0][f].shape))
+        terms.append(stages)
+    return terms
 
 
 def _transposed(factor: Matrix) -> Array:

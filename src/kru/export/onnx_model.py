@@ -93,7 +93,7 @@ def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:
     output = inner.op("Identity", "output", after[0])
     body = inner.body(
         f"{graph.scope}step",
-        {**{state: ("batch", size) for state in before}, part: ("batch", len(recurrence.factors) * size)},
+        {**{state: ("batch", size) for state in before}, part: ("batch", recurrence.gates * size)},
         {state: ("batch", size) for state in [*after, output]},
     )
     direction = [int(recurrence.reverse)]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from kru.export.network import Affine, Array, Matrix, Network, Recurrence
 from kru.export.torch_modules import Sequence
 from kru.nn.recurrent import Recurrent
+from kru.ops.kron_reference import terms_of
 from kru.training.model import Model, problem_sizes
 from kru.training.result import read_weights
 
@@ -95,26 +96,29 @@ def _recurrence(layer: Recurrent, index: int, reverse: bool) -> Recurrence:
         layer.field == "complex",
         reverse,
         weight,
-        tuple(_factors(layer, index, reverse, gate) for gate in range(len(layer.gates))),
+        tuple(_terms(layer, index, reverse, gate) for gate in range(len(layer.gates))),
         bias,
         array("recurrent_bias"),
         array("initial"),
     )
 
 
-def _factors(layer: Recurrent, index: int, reverse: bool, gate: int) -> tuple[Matrix, ...]:
+def _terms(layer: Recurrent, index: int, reverse: bool, gate: int) -> tuple[tuple[Matrix, ...], ...]:
     matrix = layer.matrix(index, reverse=reverse)
     name = type(matrix).__name__
     try:
         factors = matrix.dense_factors(gate)
     except NotImplementedError as error:
         raise TypeError(f"recurrent matrix: expected Kronecker factors, got {name} without any") from error
-    if any(factor.dim() != 2 for factor in factors):
-        raise TypeError(f"recurrent matrix: can export one Kronecker product, got {matrix}")
-    sides = [np.prod([factor.shape[side] for factor in factors]) for side in (0, 1)]
+    if {factor.dim() for factor in factors} not in ({2}, {3}):
+        raise TypeError(f"recurrent matrix: expected a sum of Kronecker products, got {matrix}")
+    sides = [np.prod([factor.shape[side] for factor in factors]) for side in (-2, -1)]
     if sides != [layer.hidden_size] * 2:
         raise TypeError(f"recurrent matrix: expected {layer.hidden_size} rows and columns, got {matrix}")
-    return tuple(_array(f"factor {f} of {name}", factor) for f, factor in enumerate(factors))
+    return tuple(
+        tuple(_array(f"factor {f} of {name}", factor) for f, factor in enumerate(term))
+        for term in terms_of(factors)
+    )
 
 
 def _affine(linear: nn.Linear) -> Affine:

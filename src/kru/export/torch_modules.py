@@ -1,5 +1,6 @@
 """A network in plain PyTorch operations: for torch.export, and as the reference of the other formats."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
@@ -27,12 +28,16 @@ class Direction(nn.Module):
         for name in ("weight", "bias", "recurrent_bias", "initial"):
             array = getattr(recurrence, name)
             self.register_buffer(name, None if array is None else torch.tensor(array))
-        gates = [[torch.tensor(f) for f in merge_small_factors(factors)] for factors in recurrence.factors]
-        self.count = len(gates[0])
-        for f, matrices in enumerate(zip(*gates, strict=True)):
-            factor = torch.stack(matrices) if len(matrices) > 1 else matrices[0]
-            planes = torch.stack([factor.real, factor.imag]) if factor.is_complex() else factor
-            self.register_buffer(f"factor_{f}", planes)
+        merged = [[merge_small_factors(term) for term in gate] for gate in recurrence.terms]
+        self.count = len(merged[0][0])
+        for f in range(self.count):
+            # (R, G, P, Q), then as scan has it: R and G only where there are several, two planes if complex.
+            factor = torch.tensor(np.array([[term[f] for term in gate] for gate in merged])).transpose(0, 1)
+            if recurrence.gates == 1:
+                factor = factor.squeeze(1)
+            if factor.is_complex():
+                factor = torch.stack([factor.real, factor.imag], dim=1)
+            self.register_buffer(f"factor_{f}", factor if len(factor) > 1 else factor[0])
 
     def inputs(self, x: Tensor) -> Tensor:
         """U x, (..., G * S), of features (..., D) or symbols (...)."""
