@@ -1,7 +1,7 @@
 """One step of a stream: exported models in C and in onnxruntime, against LSTMs, in microseconds and bytes.
 
 All contestants take turns in one run, each on one thread; the clock is that thread's. The LSTMs are one that carries as
-many values from step to step, and the one of the recipe whose test figure is nearest. Where the weights and the data
+many values from step to step, and the one of the recipe for the same problem. Where the weights and the data
 are there, the test figure of the generated C is measured too, in float and in int8, and its drift from PyTorch in
 double precision. Writes results/benchmarks/streaming.json, and the table of it in docs/export.md.
 
@@ -30,7 +30,7 @@ from kru.training.result import commit, machine, read_weights
 
 DRIFT_STEPS = 10_000
 PROBLEMS = {"jsb-kru": "jsb-lstm", "pmnist-kru": "pmnist-lstm"}
-"""Recipes of ours, and those of the LSTM that is nearest in its test figure."""
+"""Recipes of ours, and those of the LSTM for the same problem."""
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def problem(name: str, lstm: str, folder: Path, arguments: argparse.Namespace) -
         entries += lstm_contestants(title, layer.input_size, size, outputs, folder, x)
     case = Case(name, {f"{entry.model}/{entry.runtime}": entry.call for entry in entries})
     timings = measure(case, arguments.seconds, clock=time.thread_time)
-    figures = {lstm: recorded(arguments.results / f"{lstm}-seed1.json")}
+    figures = {f"{lstm}/PyTorch": recorded(arguments.results / f"{lstm}-seed1.json")}
     if trained:
         figures |= measured(name, recipe, model, in_float, in_int8, arguments)
     return {
@@ -115,7 +115,7 @@ def row(entry: Contestant, timings: dict[str, Timing], figures: dict[str, float 
         "minimum_us": round(timing.minimum / STEPS * 1e6, 3),
         "bytes": entry.size,
         "ram_bytes": entry.ram,
-        "test": figures.get(f"{entry.model}/{entry.runtime}", figures.get(entry.model)),
+        "test": figures.get(f"{entry.model}/{entry.runtime}"),
     }
 
 
@@ -170,7 +170,8 @@ def table(found: dict[str, object]) -> str:
     for entry in found["rows"]:  # type: ignore[attr-defined]
         ram = "" if entry["ram_bytes"] is None else f"{entry['ram_bytes']:,}"
         test = "" if entry["test"] is None else f"{entry['test']:.4g}"
-        taken = f"{entry['median_us']:.3g}"
+        median = entry["median_us"]
+        taken = f"{median:.1f}" if median < 100 else f"{median:,.0f}"
         cells = [entry["model"], entry["runtime"], taken, f"{entry['bytes']:,}", ram, test]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
