@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/native.py` has the same
+ * number and refuses a library with another one. */
+#define KRU_INTERFACE 1
+
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
 enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
 enum { KRU_ELMAN = 0, KRU_LSTM = 1, KRU_GRU = 2 };
@@ -66,6 +70,9 @@ int kru_kron_forward(const kru_kron* call);
 int kru_kron_backward(const kru_kron* call);
 int kru_scan_forward(const kru_scan* call);
 int kru_scan_backward(const kru_scan* call);
+
+/* KRU_INTERFACE of the header that the library was built with. */
+int32_t kru_interface(void);
 
 /* The instruction set in use: "avx512", "avx2", "neon" or "baseline". KRU_SIMD in the environment lowers it. */
 const char* kru_simd(void);

@@ -12,6 +12,7 @@ import pytest
 import kru
 from kru.ops import native
 
+HEADER = Path(__file__).parents[1] / "csrc" / "kru.h"
 SOURCE = Path(__file__).parents[1] / "csrc" / "selftest" / "main.cpp"
 LEVELS = {
     "x86_64": ["avx512", "avx2", "baseline"],
@@ -51,3 +52,17 @@ def test_every_entry_point_agrees_with_literal_loops(selftest: Path, level: str)
     result = run(140)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.endswith("314 passed, 0 failed\n")
+
+
+def test_python_mirrors_the_header() -> None:
+    assert f"#define KRU_INTERFACE {native.INTERFACE}\n" in HEADER.read_text()
+
+
+def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library is None:
+        pytest.skip("kru has no native library here")
+    monkeypatch.setattr(native, "INTERFACE", -1)
+    with pytest.warns(
+        UserWarning, match="another version of the source; install kru again, or run make setup"
+    ):
+        assert native._load() is None

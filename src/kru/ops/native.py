@@ -18,6 +18,8 @@ from torch.autograd import forward_ad
 
 from kru.ops import buffers
 
+INTERFACE = 1
+"""KRU_INTERFACE of the header that the structures below mirror."""
 HUGE = 4 << 20
 """Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
 the arithmetic."""
@@ -68,6 +70,9 @@ def _load() -> ctypes.CDLL | None:
             library = ctypes.CDLL(str(path))
         except OSError as error:
             reason = str(error)
+            continue
+        if not hasattr(library, "kru_interface") or library.kru_interface() != INTERFACE:
+            reason = "it was built from another version of the source; install kru again, or run make setup"
             continue
         for function, call in (("kron", KronCall), ("scan", ScanCall)):
             for direction in ("forward", "backward"):
