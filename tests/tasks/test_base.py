@@ -9,6 +9,7 @@ import torch
 
 from kru.tasks import Adding, Batch, CopyMemory, Measure, Mnist, Music, PennTreebank, Score, Task, Timit
 from kru.tasks.speech_corpus import generate
+from kru.training.distributed import Processes
 
 NAMES = ("copy", "adding", "mnist", "pmnist", "rows", "ptb", "jsb", "timit", "timit-folded")
 
@@ -133,3 +134,34 @@ def test_score_and_measure() -> None:
     for measure in (error, accuracy):
         assert not measure.improves(math.nan, 1.0)
         assert not measure.improves(1.0, 1.0)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 7])
+def test_parts_of_a_batch_add_up_to_its_loss(load: Callable[[], Task], processes: int) -> None:
+    """n L = sum_r n_r L_r, gradients of the outputs alike: what processes that share a batch rely on."""
+    task = load()
+    torch.manual_seed(0)
+    batch = task.train_batches(5, epoch=0, seed=1)[0]
+    shape = batch.inputs.shape[1:2] if task.last_only else batch.inputs.shape[:2]
+    outputs = torch.randn(*shape, task.output_size, requires_grad=True)
+    whole = task.loss(outputs, batch)
+    (expected,) = torch.autograd.grad(whole, outputs)
+    assert task.count(batch) == task.score(outputs, batch).count
+    total = torch.zeros(())
+    counted, columns = 0, 0
+    for rank in range(processes):
+        part, weight = Processes(rank, processes).share(batch, task)
+        if part is None:
+            assert weight == 0
+            continue
+        width = part.inputs.shape[1]
+        mine = outputs[columns : columns + width]
+        if not task.last_only:
+            mine = outputs[: part.inputs.shape[0], columns : columns + width]
+        total = total + weight * task.loss(mine, part)
+        counted += task.count(part)
+        columns += width
+    assert columns == batch.inputs.shape[1]
+    assert counted == task.count(batch)
+    torch.testing.assert_close(total, whole)
+    torch.testing.assert_close(torch.autograd.grad(total, outputs)[0], expected)

@@ -4,12 +4,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from kru.commands.recipe_options import RECIPE_HELP, parse_with_recipe
 from kru.training.config import Recipe
+from kru.training.distributed import joined
 from kru.training.files import write_atomically
 from kru.training.interrupt import Interrupted
 from kru.training.recipes import command_line
@@ -19,7 +20,8 @@ from kru.training.run import WEIGHTS, Place, RunError, train
 DESCRIPTION = f"""Train a model by a recipe: kru train RECIPE [OPTIONS]
 
 {RECIPE_HELP} Where the run's folder has a checkpoint, the run goes on from it: after Ctrl-C, a crash or
-kill -9 the same command is enough."""
+kill -9 the same command is enough. Started by torchrun (torchrun --nproc-per-node 2 -m kru train RECIPE), several
+processes share every batch."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Options:
     """show no progress"""
     tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """write events for TensorBoard as well"""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """where to compute; the fast kernels are for the CPU"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -49,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
     place = Place(folder, options.data_dir, options.checkpoint_seconds, options.quiet, options.tensorboard)
     try:
-        result = train(recipe, source, place, resume=options.resume)
+        with joined(options.device) as processes:
+            result = train(recipe, source, place, resume=options.resume, processes=processes)
     except Interrupted as stop:
         again = command_line(recipe, source) + (f" --out {options.out}" if options.out else "")
         print(f"kru train: stopped with a checkpoint in {folder}; to go on: {again}", file=sys.stderr)
@@ -57,6 +62,8 @@ def run(arguments: Sequence[str]) -> int:
     except RunError as error:
         print(f"kru train: {error}", file=sys.stderr)
         return 1
+    if not processes.is_first:
+        return 0
     if options.results is not None:
         record(result, folder, options.results)
     print(summary(result))

@@ -49,6 +49,17 @@ class Batch:
         """The same batch with inputs and targets on `device`."""
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
+    def part(self, columns: slice, *, last_only: bool) -> "Batch":
+        """Some of the sequences, without the steps after the end of the longest of them.
+
+        Args:
+            last_only: whether targets are of the last step, (B, ...), in place of (T, B, ...).
+        """
+        lengths = None if self.lengths is None else self.lengths[columns]
+        steps = slice(None) if lengths is None else slice(int(lengths.max()))
+        targets = self.targets[columns] if last_only else self.targets[steps, columns]
+        return replace(self, inputs=self.inputs[steps, columns], targets=targets, lengths=lengths)
+
     def real_steps(self) -> Tensor | None:
         """Which steps are real, bool (T, B); None if all are."""
         if self.lengths is None:
@@ -140,6 +151,10 @@ class Task(ABC):
     @abstractmethod
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The mean loss of a batch, a scalar to be differentiated."""
+
+    def count(self, batch: Batch) -> int:
+        """How many targets `loss` is the mean over, and `score` counts."""
+        return _counted(batch.targets)
 
     @abstractmethod
     def score(self, outputs: Tensor, batch: Batch) -> Score:

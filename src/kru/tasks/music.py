@@ -107,6 +107,10 @@ class MusicTask(SequenceTask):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return _step_losses(outputs, batch).mean()
 
+    def count(self, batch: Batch) -> int:
+        steps, sequences = batch.inputs.shape[:2]
+        return steps * sequences if batch.lengths is None else int(batch.lengths.sum())
+
     def score(self, outputs: Tensor, batch: Batch) -> Score:
         losses = _step_losses(outputs, batch)
         return Score(losses.sum(dtype=torch.float64).item(), losses.numel())

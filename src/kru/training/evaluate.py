@@ -6,6 +6,7 @@ import torch
 
 from kru.nn.states import State
 from kru.tasks import Score, Split, Task
+from kru.training.distributed import Processes
 from kru.training.model import Model
 
 
@@ -17,6 +18,7 @@ def evaluate(
     *,
     sequences: int = 0,
     between: Callable[[], None] = lambda: None,
+    processes: Processes | None = None,
 ) -> float:
     """The task's measure over a split.
 
@@ -24,20 +26,24 @@ def evaluate(
         batch_size: sequences at once (of a text: streams).
         sequences: about how many sequences (of a text: characters) to use; 0 for all.
         between: called before each batch; it may raise to stop.
+        processes: those that share the work, each with its columns of every batch; all have to call this.
     """
     size = task.size(split)
     batches = task.eval_batches(split, min(batch_size, size))
     count = len(batches)
     if sequences:
         count = min(count, -(-count * sequences // size))
+    processes = processes or Processes()
     score = Score()
     state: State | None = None
     model.eval()
     with torch.inference_mode():
         for index in range(count):
             between()
-            batch = batches[index]
+            batch, _ = processes.share(batches[index], task)
+            if batch is None:
+                continue
             outputs, state = model(batch.inputs, state if batch.carry else None)
             score += task.score(outputs, batch)
     model.train()
-    return score.value
+    return processes.total(score).value

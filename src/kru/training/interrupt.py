@@ -1,6 +1,7 @@
 """Stopping between two steps on Ctrl-C or a request to terminate."""
 
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,9 +18,15 @@ class Interruptible:
     """While entered, the first SIGINT or SIGTERM is only noted, for `check` to raise at a good moment.
 
     A second one acts at once, as usual.
+
+    Args:
+        agree: for one of several processes: maps the signal that came here, 0 for none, to the one that came
+            anywhere, so that all stop between the same two steps. Further signals are then only noted too: a
+            launcher sends on what the terminal has sent already.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agree: Callable[[int], int] | None = None) -> None:
+        self._agree = agree
         self._received = 0
         self._before: dict[signal.Signals, Any] = {}
 
@@ -36,12 +43,14 @@ class Interruptible:
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal came."""
-        if self._received:
-            raise Interrupted(self._received)
+        received = self._agree(self._received) if self._agree else self._received
+        if received:
+            raise Interrupted(received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._received = number
-        self._restore()
+        if self._agree is None:
+            self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

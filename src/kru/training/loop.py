@@ -16,6 +16,7 @@ from kru.spectrum import spectrum
 from kru.tasks import Batches, Task
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import ModelConfig, Recipe
+from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
 from kru.training.growth import Grown, Step, expect_growable, grow, grown_config, next_step, stalled
 from kru.training.interrupt import Interrupted
@@ -57,7 +58,10 @@ class Trainer:
         checkpoint_seconds: how much time may lie between two checkpoints.
         report: called with each `Event`.
         clock: what seconds are counted by; time.process_time where other processes take turns with this one.
-        check: called before each step and each batch of a validation; it may raise `Interrupted`.
+        check: called before each step and each batch of a validation; it may raise `Interrupted`. With several
+            processes, only before steps, and in all of them alike.
+        processes: those that train together, each with its part of every batch; only the first may have a
+            folder.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Trainer:
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[Event], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
+        processes: Processes | None = None,
     ) -> None:
         self.recipe = recipe
         self.task = task
@@ -80,6 +85,12 @@ class Trainer:
         self._clock = clock
         self.report = report
         self.check = check
+        self.processes = processes or Processes()
+        if recipe.batch_size < self.processes.count:
+            raise ValueError(
+                f"batch-size: expected at least a sequence for each of the {self.processes.count} processes, got "
+                f"{recipe.batch_size}"
+            )
         self.progress = Progress()
         self.sizes = Sizes(task.input_size, task.output_size, task.last_only)
         self._begin(recipe.model)
@@ -93,6 +104,7 @@ class Trainer:
     def _begin(self, config: ModelConfig) -> None:
         """The model and its optimiser, as at the beginning of a run."""
         self.model: Model = seeded_model(config, self.sizes, self.recipe.seed)
+        self.model.to(self.processes.device)
         rates = self.recipe.optimizer
         options = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
         self.optimizer = optimizer(
@@ -110,7 +122,7 @@ class Trainer:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
         self.best_weights = checkpoint.best_weights
-        self._carried = checkpoint.carried
+        self._carried = self.processes.own_columns(checkpoint.carried)
         torch.set_rng_state(checkpoint.generator)
 
     def run(self) -> str:
@@ -121,6 +133,7 @@ class Trainer:
         """
         if self.folder is not None:
             self._metrics = Metrics(self.folder / "metrics.jsonl", self.progress.metrics_bytes)
+        self.processes.weights_of_first(self.model)
         try:
             return self._run()
         finally:
@@ -137,13 +150,13 @@ class Trainer:
                     self._validate(progress.seconds + self._clock() - clock)
                     stopped = self._stopped()
                 now = self._clock()
-                progress.seconds += now - clock
+                progress.seconds += self.processes.first(now - clock)
                 clock = now
                 if stopped:
                     progress.stopped = stopped
                     self.save()
                     return stopped
-                if now - self._written >= self.checkpoint_seconds:
+                if progress.seconds - self._written >= self.checkpoint_seconds:
                     self.save()
                 self.check()
                 self._step(progress.seconds)
@@ -154,10 +167,11 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, in place of the one before."""
-        self._written = self._clock()
+        self._written = self.progress.seconds
+        self._expect_finite()
+        carried = self.processes.all_columns(self._carried, self.recipe.batch_size)
         if self.folder is None or self._metrics is None:
             return
-        self._expect_finite()
         self.progress.metrics_bytes = self._metrics.sync()
         Checkpoint(
             self.recipe,
@@ -166,31 +180,36 @@ class Trainer:
             self.model.state_dict(),
             self.best_weights,
             self.optimizer.state_dict()["state"],
-            self._carried,
+            carried,
         ).save(self.folder / "checkpoint.safetensors")
 
     def _step(self, seconds: float) -> None:
         recipe, progress = self.recipe, self.progress
-        batch = self._epoch_batches()[progress.index]
+        batch, weight = self.processes.share(self._epoch_batches()[progress.index], self.task)
         self._set_rates()
-        outputs, state = self.model(batch.inputs, self._carried if batch.carry else None)
-        loss = self.task.loss(outputs, batch)
+        self.processes.own_chance(recipe.seed, progress.step)
+        loss = torch.zeros((), device=self.processes.device, requires_grad=True)
+        state: State | None = None
+        if batch is not None:
+            outputs, state = self.model(batch.inputs, self._carried if batch.carry else None)
+            loss = weight * self.task.loss(outputs, batch)
         penalty = None
         objective = loss
         if recipe.penalty:
             penalty = unitary_penalty(self.model)
-            objective = loss + recipe.penalty * penalty
-        value = loss.item()
-        if not math.isfinite(value):
-            raise DivergedError(f"the loss is {value} at step {progress.step + 1}")
+            objective = loss + recipe.penalty / self.processes.count * penalty
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()  # type: ignore[no-untyped-call]
+        value = self.processes.sum_gradients(list(self.model.parameters()), loss)
+        if not math.isfinite(value):
+            raise DivergedError(f"the loss is {value} at step {progress.step + 1}")
         if recipe.optimizer.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
         self.optimizer.step()
-        if self.task.carries_state:
-            several = isinstance(state, tuple)
-            self._carried = tuple(part.detach() for part in state) if several else state.detach()
+        if self.task.carries_state and state is not None:
+            self._carried = (
+                tuple(part.detach() for part in state) if isinstance(state, tuple) else state.detach()
+            )
         progress.step += 1
         progress.index += 1
         if progress.index == len(self._epoch_batches()):
@@ -219,7 +238,8 @@ class Trainer:
             "valid",
             config.batch_size,
             sequences=config.sequences,
-            between=self.check,
+            between=self.check if self.processes.count == 1 else lambda: None,
+            processes=self.processes,
         )
         progress.validated = progress.step
         growth = next_step(recipe.growth, self.model.layer.matrix())

@@ -33,17 +33,22 @@ SMALL = 5_000
 
 
 def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]:
-    """The record of a finished run: its best model, measured once on the test split."""
+    """The record of a finished run: its best model, measured once on the test split.
+
+    All processes of the run have to call it; the record of the first is the one with the curve.
+    """
     recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
     model = model_of(recipe, trainer.sizes, trainer.best_weights)
     batch_size = recipe.evaluation.batch_size
+    model.to(trainer.processes.device)
     figures = {
-        "train": evaluate(model, task, "train", batch_size) if task.size("train") <= SMALL else None,
-        "valid": evaluate(model, task, "valid", batch_size),
-        "test": evaluate(model, task, "test", batch_size),
+        split: evaluate(model, task, split, batch_size, processes=trainer.processes)
+        if split != "train" or task.size("train") <= SMALL
+        else None
+        for split in SPLITS
     }
     count = parameter_count(model)
-    lines = read_metrics(metrics)
+    lines = read_metrics(metrics) if trainer.processes.is_first else []
     grown = [line for line in lines if "grown" in line]
     epochs = progress.epoch + progress.index / len(
         task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
@@ -82,8 +87,17 @@ def write_result(path: Path, result: dict[str, Any]) -> None:
 def read_result(path: Path) -> dict[str, Any]:
     """A result that `write_result` wrote."""
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: expected the result of a run ({error})") from error
+    return parse_result(data, path)
+
+
+def parse_result(data: bytes, path: Path) -> dict[str, Any]:
+    """The result that a file's contents are; `path` is for messages."""
+    try:
+        result = json.loads(data)
+    except ValueError as error:
         raise ValueError(f"{path}: expected the result of a run in JSON ({error})") from error
     missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
     if missing:

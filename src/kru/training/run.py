@@ -1,6 +1,7 @@
 """A run as a folder: begun or gone on with, interrupted or finished, and then its result."""
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from typing import Any
 
 from kru.training.checkpoint import Checkpoint
 from kru.training.config import Recipe, expect_budget
+from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
 from kru.training.interrupt import Interruptible
 from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.recipes import differences
-from kru.training.result import make_result, read_result, write_result, write_weights
+from kru.training.result import make_result, parse_result, write_result, write_weights
 
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
@@ -62,6 +64,7 @@ def train(
     resume: bool = False,
     watch: Callable[[Event], None] | None = None,
     stop: Interruptible | None = None,
+    processes: Processes | None = None,
 ) -> dict[str, Any]:
     """Run a recipe to its end, from its beginning or from the checkpoint in its folder; the result.
 
@@ -70,6 +73,8 @@ def train(
         resume: insist that there is a checkpoint.
         watch: called with each event of the loop; what it raises ends the run.
         stop: what listens for signals already, where one run is part of something longer.
+        processes: those that train together, all of which have to call this; the first alone reads and writes
+            the folder.
 
     Raises:
         ValueError: the folder has a run with other settings, or, with `resume`, none.
@@ -79,27 +84,31 @@ def train(
         RunError: a file could not be written, or no measure was ever finite.
     """
     expect_budget(recipe)
-    path = place.folder / CHECKPOINT
-    checkpoint = Checkpoint.load(path) if path.exists() else None
+    processes = processes or Processes()
+    checkpoint = _load_checkpoint(place.folder, processes)
     if checkpoint is None and resume:
         raise ValueError(f"{place.folder}: no checkpoint to resume from")
     if checkpoint is not None:
         _expect_same(recipe, checkpoint, place.folder)
         finished = place.folder / RESULT
-        if checkpoint.progress.stopped and checkpoint.recipe == recipe and finished.exists():
-            return read_result(finished)
+        if checkpoint.progress.stopped and checkpoint.recipe == recipe:
+            recorded = processes.bytes_of_first(finished.read_bytes() if finished.exists() else b"")
+            if recorded:
+                return parse_result(recorded, finished)
     task = recipe.task.load(place.data_dir)
     trainer = Trainer(
         recipe,
         task,
         source=source,
-        folder=place.folder,
+        folder=place.folder if processes.is_first else None,
         checkpoint_seconds=place.checkpoint_seconds,
         clock=time.process_time if place.cpu_time else time.monotonic,
+        processes=processes,
     )
-    listening = Interruptible() if stop is None else contextlib.nullcontext(stop)
+    agree = processes.largest if processes.count > 1 else None
+    listening = Interruptible(agree) if stop is None else contextlib.nullcontext(stop)
     try:
-        with _locked(place.folder):
+        with _locked(place.folder) if processes.is_first else contextlib.nullcontext():
             return _train(trainer, place, checkpoint, listening, watch)
     except OSError as error:
         raise RunError(
@@ -115,8 +124,9 @@ def _train(
     listening: contextlib.AbstractContextManager[Interruptible],
     watch: Callable[[Event], None] | None,
 ) -> dict[str, Any]:
-    recipe, task = trainer.recipe, trainer.task
-    display = Display(recipe, task, quiet=place.quiet, folder=place.folder if place.tensorboard else None)
+    recipe, task, processes = trainer.recipe, trainer.task, trainer.processes
+    events = place.folder if place.tensorboard and processes.is_first else None
+    display = Display(recipe, task, quiet=place.quiet or not processes.is_first, folder=events)
 
     def report(event: Event) -> None:
         display.show(event)
@@ -136,24 +146,43 @@ def _train(
             raise DivergedRunError(_explain(error, trainer, place)) from error
     if not trainer.best_weights:
         raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
+    return _conclude(trainer, place, stopped)
+
+
+def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
+    """Measure the best weights and write them, and what is known of the run."""
     result = make_result(trainer, place.folder / "metrics.jsonl", stopped)
-    write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
-    write_result(place.folder / RESULT, result)
+    if trainer.processes.is_first:
+        write_weights(place.folder / WEIGHTS, trainer.best_weights, trainer.recipe)
+        write_result(place.folder / RESULT, result)
     return result
+
+
+def _load_checkpoint(folder: Path, processes: Processes) -> Checkpoint | None:
+    """The checkpoint in the folder that the first process sees."""
+    path = folder / CHECKPOINT
+    if processes.count == 1:
+        return Checkpoint.load(path) if path.exists() else None
+    data = processes.bytes_of_first(path.read_bytes() if processes.is_first and path.exists() else b"")
+    if not data:
+        return None
+    with tempfile.TemporaryDirectory() as copies:
+        copy = Path(copies) / CHECKPOINT
+        copy.write_bytes(data)
+        return Checkpoint.load(copy)
 
 
 def _explain(error: DivergedError, trainer: Trainer, place: Place) -> str:
     """Keep the last good weights, record what there is, and say so."""
-    recipe = trainer.recipe
     kept = "best"
     if not trainer.best_weights:
-        checkpoint = Checkpoint.load(place.folder / CHECKPOINT)
+        checkpoint = _load_checkpoint(place.folder, trainer.processes)
+        assert checkpoint is not None, "the first thing a run does is to write one"
         trainer.best_weights, trainer.progress.best_step = checkpoint.weights, checkpoint.progress.step
         kept = "last good"
-    write_weights(place.folder / WEIGHTS, trainer.best_weights, recipe)
-    write_result(place.folder / RESULT, make_result(trainer, place.folder / "metrics.jsonl", "diverged"))
+    _conclude(trainer, place, "diverged")
     kept = f"the {kept} weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
-    return f"training diverged: {error}; {kept}; {_advice(recipe)}"
+    return f"training diverged: {error}; {kept}; {_advice(trainer.recipe)}"
 
 
 def _advice(recipe: Recipe) -> str:
