@@ -53,15 +53,19 @@ def strength_records(task, values):
 
 def test_everything_but_the_strength_is_fixed():
     for task in TASKS:
-        base = replace(load_recipe(f"{task}-kru"), epochs=EPOCHS[task])
+        recipe = load_recipe(f"{task}-kru")
         settings = STUDIES["unitary"](task, 0)
         assert [setting.label for setting in settings][::8] == ["none", "exact"]
         assert [setting.recipe.penalty for setting in settings] == [0.0, *STRENGTHS, 0.0]
         for setting in settings:
             constraint = "exact" if setting.label == "exact" else "soft"
             assert setting.recipe.model.constraint == constraint
-            model = replace(base.model, constraint=constraint)
-            assert setting.recipe == replace(base, penalty=setting.recipe.penalty, model=model)
+            same = replace(
+                setting.recipe, penalty=0.0, model=replace(setting.recipe.model, constraint="soft")
+            )
+            assert same == settings[0].recipe
+            assert (same.task, same.batch_size, same.epochs) == (recipe.task, recipe.batch_size, EPOCHS[task])
+            assert same.model == replace(recipe.model, dropout=0.0)
 
 
 def test_clipping_is_crossed_with_the_penalty():

@@ -23,7 +23,7 @@ from kru.training.result import read_result
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
 TRAIN = ["-m", "kru", "train"]
-PATIENCE = 180
+PATIENCE = 400
 """Seconds: enough on a machine that is busy with something else."""
 
 

@@ -52,18 +52,22 @@ def run(arguments: Sequence[str]) -> int:
     recipe: Recipe = options.recipe
     folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
     place = Place(folder, options.data_dir, options.checkpoint_seconds, options.quiet, options.tensorboard)
-    try:
-        with joined(options.device) as processes:
+    with joined(options.device) as processes:
+        try:
             result = train(recipe, source, place, resume=options.resume, processes=processes)
-    except Interrupted as stop:
-        again = command_line(recipe, source) + (f" --out {options.out}" if options.out else "")
-        print(f"kru train: stopped with a checkpoint in {folder}; to go on: {again}", file=sys.stderr)
-        return 128 + stop.signal
-    except RunError as error:
-        print(f"kru train: {error}", file=sys.stderr)
-        return 1
+        except Interrupted as stop:
+            again = command_line(recipe, source) + (f" --out {options.out}" if options.out else "")
+            message = f"stopped with a checkpoint in {folder}; to go on: {again}"
+            code = 128 + stop.signal
+        except RunError as error:
+            message, code = str(error), 1
+        else:
+            message, code = "", 0
     if not processes.is_first:
-        return 0
+        return code
+    if code:
+        print(f"kru train: {message}", file=sys.stderr)
+        return code
     if options.results is not None:
         record(result, folder, options.results)
     print(summary(result))

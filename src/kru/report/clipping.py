@@ -26,8 +26,8 @@ def diverged(record: Result) -> bool:
 def clipping_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        "`kru study clipping`: the factors at the rate of the other weights, the recipe's rate times 1, 10 and "
-        "100, with gradients clipped to the norm 1 or not and with the penalty (0.1) or not. A run counts as "
+        "`kru study clipping`: the factors at the rate of the other weights, which is that of the study above "
+        "times 1, 10 and 100; gradients clipped to the norm 1 or not; the penalty (0.1) or none. A run counts as "
         "diverged when its loss is no longer finite or it ends worse than a constant prediction. The paper says "
         "that the penalty makes clipping unnecessary."
     ]
@@ -53,7 +53,7 @@ def draw_clipping(records: Sequence[Result], path: Path) -> list[Path]:
             places = [place + (number - 1.5) * width for place in range(len(RATES))]
             panel.bar(places, shares, width, color=COLOUR[guard], label=guard)
         panel.set_xticks(range(len(RATES)), [f"× {times}" for times in RATES])
-        panel.set(title=task_title(task, runs), xlabel="learning rate over the recipe's", ylim=(0, 105))
+        panel.set(title=task_title(task, runs), xlabel="times the learning rate", ylim=(0, 105))
     axes[0].set_ylabel("runs that diverged, %")
     axes[0].legend(title="guard")
     return save_figure(figure, path)
