@@ -24,7 +24,6 @@ SCHEDULES = {
 EPOCHS = {"jsb": 60, "piano-midi": 30, "timit": 12}
 """So many that the validation measure has passed its best, and all runs of a task take some twenty minutes."""
 
-
 RATES = (1, 10, 100)
 GUARDS = {"neither": (0.0, 0.0), "clipping": (0.0, 1.0), "penalty": (0.1, 0.0), "both": (0.1, 1.0)}
 """What keeps a run from diverging, as (strength of the penalty, bound on the gradient's norm)."""
@@ -55,7 +54,7 @@ class Setting:
 
 def unitary_settings(task: str, epochs: int) -> list[Setting]:
     """The strength of the soft unitary constraint, from none at all to exactly unitary factors."""
-    base = _base(task, epochs or EPOCHS[task])
+    base = _plain(task, epochs or EPOCHS[task])
     exact = replace(base, penalty=0.0, model=replace(base.model, constraint="exact"))
     return [
         Setting(task, NONE, replace(base, penalty=0.0)),
@@ -70,7 +69,7 @@ def clipping_settings(task: str, epochs: int) -> list[Setting]:
     The factors have the rate of the other weights, which is that of the other study times 1, 10 and 100, and nothing
     lowers it. The penalty has the greatest strength of the other study.
     """
-    base = _base(task, epochs or CLIPPING_EPOCHS[task])
+    base = _plain(task, epochs or CLIPPING_EPOCHS[task])
     chosen = []
     for times in RATES:
         for guard, (penalty, clip) in GUARDS.items():
@@ -130,15 +129,19 @@ STUDY_TASKS = {"unitary": TASKS, "clipping": TASKS, "growth": GROWTH_TASKS}
 
 
 def _base(task: str, epochs: int) -> Recipe:
+    return with_budget(load_recipe(f"{task}-kru"), epochs=epochs)
+
+
+def _plain(task: str, epochs: int) -> Recipe:
     """The data, the model and the batches of the recipe, and plain training.
 
     A recipe that is tuned for its figure, by dropout for one, would hide what the penalty does by itself, and
     records would no longer fit each other when it is tuned again.
     """
-    recipe = load_recipe(f"{task}-kru")
+    base = _base(task, epochs)
     return replace(
-        with_budget(recipe, epochs=epochs),
-        model=replace(recipe.model, dropout=0.0),
+        base,
+        model=replace(base.model, dropout=0.0),
         optimizer=OptimizerConfig("adam", LEARNING_RATES[task], recurrent_scale=0.1),
         schedule=SCHEDULES[task],
     )
