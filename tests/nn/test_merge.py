@@ -188,6 +188,33 @@ def test_training_goes_on(name: str, constraint: str) -> None:
     fresh.load_state_dict(optimizer.state_dict())
 
 
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_derived_squares_are_of_the_size_of_the_gradients(field: str) -> None:
+    """Gradients of a recurrence aren't independent entries; the estimate that assumes so has the right size."""
+    torch.manual_seed(0)
+    layer = kru.KRU(3, 20, factors=[4, 5], field=field)
+    head = nn.Linear(layer.output_size, 1)
+    # The average of all squares so far: what Adam has when it forgets nothing and nothing moves.
+    optimizer = torch.optim.Adam(layer.matrix().parameters(), lr=0.0, betas=(0.9, 0.9999))
+
+    def backward(x: Tensor) -> None:
+        layer.zero_grad()
+        (head(layer(x)[0]) - x.cumsum(0)[..., :1]).square().mean().backward()
+
+    batches = torch.randn(150, 10, 8, 3)
+    for x in batches:
+        backward(x)
+        optimizer.step()
+    layer.merge(0, optimizer=optimizer)
+    merged = layer.matrix().factor_0
+    derived = optimizer.state[merged]["exp_avg_sq"] / (1 - 0.9999 ** len(batches))
+    true = torch.zeros_like(merged)
+    for x in batches:
+        backward(x)
+        true += merged.grad.square() / len(batches)
+    assert 0.5 < derived.mean().item() / true.mean().item() < 2
+
+
 @pytest.mark.parametrize(
     ("i", "kind", "message"),
     [

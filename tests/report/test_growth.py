@@ -76,7 +76,7 @@ def test_runs_that_never_get_there_and_seeds_that_are_missing():
     assert "| one dense matrix | 32 | 8.900 | 9.000 | not by all seeds | not by all seeds |" in study_text(
         "growth", found
     )
-    assert "the dense matrix is worse by 0.5" in study_text("growth", found)
+    assert "the dense matrix is worse by 0.5 ± 0 than" in study_text("growth", found)
     other = [record("small", 1, [9.0, 8.5, 8.4], 10.0), record("raised", 1, [9.0, 8.5, 8.4], 10.0)]
     assert "Grown by rank, nothing grew with the first seed." in study_text("growth", other)
     more = [

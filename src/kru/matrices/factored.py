@@ -1,4 +1,4 @@
-"""Modules whose parameters are Kronecker factors, and how two of these become one."""
+"""Modules whose parameters are Kronecker factors: how two become one, one becomes two, and a sum gets more terms."""
 
 from collections.abc import Sequence
 

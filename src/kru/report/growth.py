@@ -13,7 +13,7 @@ from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.tables import mean
 from kru.report.text import markdown
 from kru.report.unitary import Runs, by_task, task_title
-from kru.studies.design import GROWTH_TASKS, LARGE, MERGED, RAISED, SMALL
+from kru.studies.design import GAINS, GROWTH_TASKS, LARGE, MERGED, RAISED, SMALL, TERMS
 
 NAMES = {
     SMALL: "small factors",
@@ -32,14 +32,18 @@ STYLE = {
 def growth_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        "`kru study growth`: the smallest factors, one dense matrix, and the small factors grown when a "
-        "validation is not one per cent better than the last that was, by merging neighbours up to the dense "
-        "matrix or by adding terms up to a sum of four products. All else is equal, rates are constant and the "
-        "horizon is short. Means over seeds with the standard deviation."
+        "`kru study growth`: the smallest factors, one dense matrix, and the small factors grown when two "
+        f"validations in a row are not better by {_gains()} than the last that was, by merging neighbours up to the "
+        f"dense matrix or by adding terms up to a sum of {TERMS} products. All else is equal, rates are constant and "
+        "the horizon is short. Means over seeds with the standard deviation."
     ]
     for task, runs in by_task(records, GROWTH_TASKS).items():
         parts += [_finding(task, runs), growth_table(runs)]
     return parts
+
+
+def _gains() -> str:
+    return " or ".join(f"{100 * gain:g} % ({task})" for task, gain in GAINS.items())
 
 
 def growth_table(runs: Runs) -> str:
@@ -84,14 +88,14 @@ def _finding(task: str, runs: Runs) -> str:
     if not {SMALL, LARGE} <= set(runs):
         return " ".join(sentences)
     gap = _difference(runs, SMALL, LARGE, "step")
-    sentences.append(f"At equal steps the dense matrix is {_words(gap)} than the small factors.")
+    sentences.append(f"At equal steps the dense matrix is {_words(gap)} the small factors.")
     for label in (label for label in (MERGED, RAISED) if label in runs):
         steps = _words(_difference(runs, LARGE, label, "step"))
         seconds = _words(_difference(runs, LARGE, label, "seconds"))
         small = _words(_difference(runs, SMALL, label, "step"))
         sentences.append(
-            f"{NAMES[label].capitalize()}, it is {small} than the small factors at equal steps, {steps} than the "
-            f"dense matrix at equal steps, and {seconds} than that at equal time."
+            f"{NAMES[label].capitalize()}, it is {small} the small factors at equal steps, {steps} the dense matrix "
+            f"at equal steps, and {seconds} that at equal time."
         )
     return " ".join(sentences)
 
@@ -169,13 +173,13 @@ def _pairs(runs: Runs, one: str, other: str) -> list[tuple[Result, Result]]:
 def _words(difference: tuple[float, float]) -> str:
     """
     >>> _words((0.1234, 0.01)), _words((-0.02, 0.005)), _words((0.003, 0.01))
-    ('better by 0.12 ± 0.01', 'worse by 0.02 ± 0.005', 'no different (0.003 ± 0.01)')
+    ('better by 0.12 ± 0.01 than', 'worse by 0.02 ± 0.005 than', 'no different (0.003 ± 0.01) from')
     """
     gain, spread = difference
     size = f"{abs(gain):.2g} ± {spread:.1g}"
     if abs(gain) <= spread:
-        return f"no different ({gain:.2g} ± {spread:.1g})"
-    return f"{'better' if gain > 0 else 'worse'} by {size}"
+        return f"no different ({gain:.2g} ± {spread:.1g}) from"
+    return f"{'better' if gain > 0 else 'worse'} by {size} than"
 
 
 def _reached(runs: Runs, label: str, axis: Axis) -> str:

@@ -90,6 +90,9 @@ GROWTH_EPOCHS = {"jsb": 40, "ptb-small": 1}
 SMALL, LARGE, MERGED, RAISED = "small", "large", "merged", "raised"
 """The labels of the study of growth: two fixed sizes, and one grown from the small one in each of two ways."""
 
+GAINS = {"jsb": 0.01, "ptb-small": 0.03}
+"""A validation that is not better by this fraction counts as stalled: the text is at its beginning all the time."""
+
 TERMS = 4
 """Up to how many terms the rank is raised."""
 
@@ -97,17 +100,22 @@ TERMS = 4
 def growth_settings(task: str, epochs: int) -> list[Setting]:
     """The smallest factors, one dense matrix, and what grows from the one to the other when validation stalls.
 
-    A measure that isn't one per cent better counts as stalled, the horizon being short. Rates are constant, so that
-    runs can be compared at any moment, and those of a recipe whose rates fall would be too high for that.
+    Rates are constant, so that runs can be compared at any moment; those of a recipe whose rates fall would be too
+    high for that. The optimiser and the dropout are the study's own, as in `_plain`.
     """
-    base = replace(_base(task, epochs or GROWTH_EPOCHS[task]), schedule=ScheduleConfig())
-    base = replace(base, optimizer=replace(base.optimizer, lr=3e-3))
+    base = _base(task, epochs or GROWTH_EPOCHS[task])
+    base = replace(
+        base,
+        model=replace(base.model, dropout=0.3 if task == "jsb" else 0.0),
+        optimizer=OptimizerConfig("adam", 3e-3, recurrent_scale=0.1),
+        schedule=ScheduleConfig(),
+    )
     if task == "ptb-small":
         # 411 units have two factors, 256 have eight. Real with tanh, so that all runs take minutes and learn.
         model = replace(base.model, hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
         base = replace(base, model=model, evaluation=EvaluationConfig(200, 50, 60_000))
     small = sum(size**2 for size in base.model.factors)
-    growth = GrowthConfig(base.model.hidden_size**2, patience=1, gain=0.01)
+    growth = GrowthConfig(base.model.hidden_size**2, patience=1, gain=GAINS[task])
     raised = replace(growth, max_parameters=TERMS * small, by="rank")
     return [
         Setting(task, SMALL, base),
