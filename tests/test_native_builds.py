@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,9 @@ def test_every_entry_point_agrees_with_literal_loops(selftest: Path, level: str)
         pytest.skip(f"this machine has no {level}")
     result = run(140)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.endswith("314 passed, 0 failed\n")
+    passed = re.search(r"^(\d+) passed, 0 failed$", result.stdout, re.MULTILINE)
+    assert passed is not None, result.stdout
+    assert int(passed[1]) > 2 * 140
 
 
 def test_python_mirrors_the_header() -> None:
