@@ -135,8 +135,8 @@ def position(recipe: Recipe, progress: Progress) -> int | None:
 def describe(values: dict[str, Any]) -> str:
     """The values of a trial for people.
 
-    >>> describe({"penalty": 0.012345, "optimizer.name": "adam"})
-    'penalty 0.01234, optimizer.name adam'
+    >>> describe({"penalty": 0.0123, "optimizer.name": "adam"})
+    'penalty 0.0123, optimizer.name adam'
     """
     return ", ".join(f"{field} {brief(value)}" for field, value in values.items())
 
