@@ -13,7 +13,7 @@ from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.tables import mean
 from kru.report.text import markdown
 from kru.report.unitary import Runs, by_task, task_title
-from kru.studies.design import GAINS, GROWTH_TASKS, LARGE, MERGED, RAISED, SMALL, TERMS
+from kru.studies.design import GROWTH_TASKS, LARGE, MERGED, RAISED, SMALL, STALLS, TERMS
 
 NAMES = {
     SMALL: "small factors",
@@ -32,18 +32,21 @@ STYLE = {
 def growth_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        "`kru study growth`: the smallest factors, one dense matrix, and the small factors grown when two "
-        f"validations in a row are not better by {_gains()} than the last that was, by merging neighbours up to the "
-        f"dense matrix or by adding terms up to a sum of {TERMS} products. All else is equal, rates are constant and "
-        "the horizon is short. Means over seeds with the standard deviation."
+        f"`kru study growth`: the smallest factors, one dense matrix, and the small factors grown {_when()}, by "
+        f"merging neighbours up to the dense matrix or by adding terms up to a sum of {TERMS} products. All else is "
+        "equal, rates are constant and the horizon is short. Means over seeds with the standard deviation."
     ]
     for task, runs in by_task(records, GROWTH_TASKS).items():
         parts += [_finding(task, runs), growth_table(runs)]
     return parts
 
 
-def _gains() -> str:
-    return " or ".join(f"{100 * gain:g} % ({task})" for task, gain in GAINS.items())
+def _when() -> str:
+    parts = (
+        f"after {patience + 1} not {100 * gain:g} % better ({task})"
+        for task, (patience, gain) in STALLS.items()
+    )
+    return f"when validation stalls, {', '.join(parts)}"
 
 
 def growth_table(runs: Runs) -> str:

@@ -90,8 +90,8 @@ GROWTH_EPOCHS = {"jsb": 40, "ptb-small": 1}
 SMALL, LARGE, MERGED, RAISED = "small", "large", "merged", "raised"
 """The labels of the study of growth: two fixed sizes, and one grown from the small one in each of two ways."""
 
-GAINS = {"jsb": 0.01, "ptb-small": 0.03}
-"""A validation that is not better by this fraction counts as stalled: the text is at its beginning all the time."""
+STALLS = {"jsb": (1, 0.01), "ptb-small": (0, 0.03)}
+"""Patience and gain of each task's growth. One epoch of the text is its beginning: it improves all the time."""
 
 TERMS = 4
 """Up to how many terms the rank is raised."""
@@ -115,7 +115,8 @@ def growth_settings(task: str, epochs: int) -> list[Setting]:
         model = replace(base.model, hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
         base = replace(base, model=model, evaluation=EvaluationConfig(200, 50, 60_000))
     small = sum(size**2 for size in base.model.factors)
-    growth = GrowthConfig(base.model.hidden_size**2, patience=1, gain=GAINS[task])
+    patience, gain = STALLS[task]
+    growth = GrowthConfig(base.model.hidden_size**2, patience=patience, gain=gain)
     raised = replace(growth, max_parameters=TERMS * small, by="rank")
     return [
         Setting(task, SMALL, base),
