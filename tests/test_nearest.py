@@ -108,6 +108,15 @@ def test_errors_on_the_inputs_that_occur(factors: list[int], dtype: torch.dtype)
     assert same.error <= plain.error + 1e-12
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_low_rank_on_the_inputs_that_occur_reaches_the_optimum(dtype: torch.dtype) -> None:
+    matrix = random_matrix([(9, 1), (1, 12)], dtype)
+    inputs = random_matrix([(12, 1), (1, 40)], dtype, seed=1) * torch.arange(12).unsqueeze(1)
+    found = kru.nearest_kronecker(matrix, [(9, 1), (1, 12)], rank=4, moments=inputs @ inputs.mH)
+    values = torch.linalg.svdvals(matrix @ inputs).square()
+    assert found.error == pytest.approx((values[4:].sum() / values.sum()).sqrt().item(), rel=1e-6)
+
+
 def test_scales_and_order() -> None:
     found = kru.nearest_kronecker(torch.randn(24, 24, dtype=torch.float64), [2, 3, 4], rank=4)
     norms = torch.stack([factor.flatten(1).norm(dim=1) for factor in found.factors])

@@ -1,6 +1,7 @@
 """Recurrent networks whose recurrent matrix is a Kronecker product of small, nearly unitary factors."""
 
 from kru import baselines
+from kru.compression import compress
 from kru.factors import choose_factors
 from kru.nearest import nearest_kronecker
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
@@ -17,6 +18,7 @@ __all__ = [
     "KroneckerLinear",
     "baselines",
     "choose_factors",
+    "compress",
     "kron_dense",
     "kron_matmul",
     "nearest_kronecker",

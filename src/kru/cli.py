@@ -35,6 +35,9 @@ COMMANDS = {
     "sweep": Command(
         "kru.commands.sweep", "search for good settings of a recipe, with any number of workers"
     ),
+    "compress": Command(
+        "kru.commands.compress", "replace a trained model's recurrent matrices by small factors"
+    ),
     "export": Command("kru.commands.export", "write a trained model as ONNX, C99 or a torch.export program"),
     "data": Command("kru.commands.data", "list, fetch, check and generate data"),
 }

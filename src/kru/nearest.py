@@ -1,7 +1,7 @@
 """The nearest sum of Kronecker products to a given matrix."""
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import prod, sqrt
 from typing import NamedTuple
 
 import torch
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from kru.factors import Shapes, check_rank, parse_factors
 
-SWEEPS = 200
+SWEEPS = 100
 """At most so many rounds over all factors."""
-TOLERANCE = 1e-7
+TOLERANCE = 1e-6
 """A round that lowers the relative error by less than this is the last one."""
 CUTOFF = 1e-12
 """Directions in which a system of equations is weaker than this, against its strongest, are left out."""
@@ -45,8 +45,8 @@ def nearest_kronecker(
         factors: sizes of square factors or pairs (P_f, Q_f), with products N and K.
         rank: the number of terms R.
         moments: C (K, K), Hermitian and positive semidefinite: minimise tr (W - V) C (W - V)^H instead, for
-            C = E x x^H the mean of |W x - V x|^2 over the inputs x that occur. Then alternating least squares
-            start from the nearest sum in the Frobenius norm, also for two factors.
+            C = E x x^H the mean of |W x - V x|^2 over the inputs x that occur. Then two factors need alternating
+            least squares as well, from the nearest sum in the Frobenius norm on; only low rank has a formula.
 
     Returns:
         the factors, (P_f, Q_f) or for R > 1 (R, P_f, Q_f), of W's dtype, all factors of a term of equal norm, the
@@ -79,15 +79,14 @@ def nearest_kronecker(
         if not w.isfinite().all():
             raise ValueError("matrix: expected finite entries, got some that are not")
         tensor = _rearranged(w, shapes)
-        terms = _nearest_terms(tensor, rank)
-        found = [term.reshape(rank, *shape) for term, shape in zip(terms, shapes, strict=True)]
         if moments is None:
+            terms = _nearest_terms(tensor, rank)
             error = _relative(_residual(tensor, terms), tensor)
         else:
-            root = _square_root(moments, w)
-            found = _weighted(w @ root, root, found)
-            error = _relative(w @ root - _product(found, root), w @ root)
-        found = _balanced(found)
+            weighted = _Weighted(w, shapes, _checked(moments, w))
+            terms = _until_no_better(weighted.sweep, weighted.error, weighted.start(rank))
+            error = weighted.error(terms)
+        found = _balanced([term.reshape(rank, *shape) for term, shape in zip(terms, shapes, strict=True)])
     return Nearest([(f if rank > 1 else f[0]).to(matrix.dtype) for f in found], error)
 
 
@@ -144,29 +143,85 @@ def _alternate(tensor: Tensor, terms: list[Tensor]) -> list[Tensor]:
         for f, size in enumerate(tensor.shape):
             others = _rows(terms[:f] + terms[f + 1 :])
             target = tensor.movedim(f, 0).reshape(size, -1)
-            terms[f] = _solve(others, target).mT
+            terms[f] = (target @ others.mH @ _inverse(others @ others.mH)).mT
         return terms
 
     return _until_no_better(sweep, lambda terms: _relative(_residual(tensor, terms), tensor), terms)
 
 
-def _weighted(target: Tensor, root: Tensor, factors: list[Tensor]) -> list[Tensor]:
-    """Alternating least squares for ||W L - V L||, L L^H = C, from these factors (R, P_f, Q_f) on."""
-    rank = factors[0].shape[0]
+class _Weighted:
+    """Least squares for tr (W - V) C (W - V)^H, one factor of all terms at a time.
 
-    def sweep(factors: list[Tensor]) -> list[Tensor]:
-        factors = list(factors)
-        for f, factor in enumerate(factors):
-            rows, columns = factor.shape[-2:]
-            # V L is linear in factor f: its index of L is what the other factors leave alone.
-            inputs = [_apply([g[r] for g in factors], root, without=f) for r in range(rank)]
-            given = torch.cat([part.movedim(f, 0).reshape(columns, -1) for part in inputs])
-            sizes = [g.shape[-2] for g in factors]
-            wanted = target.reshape(*sizes, -1).movedim(f, 0).reshape(rows, -1)
-            factors[f] = _solve(given, wanted).reshape(rows, rank, columns).movedim(1, 0)
-        return factors
+    In factor f, V[o i, o' j] = sum_r A_r[i, j] B_r[o, o'] is linear, with B_r the product of the other factors. The
+    derivative vanishes where A G = D, as (P_f, R Q_f) matrices, with::
 
-    return _until_no_better(sweep, lambda found: _relative(target - _product(found, root), target), factors)
+        D[i, r j] = sum_oo' conj(B_r[o, o']) (W C)[o i, o' j]
+        G[s k, r j] = sum_oo' (B_r^H B_s)[o, o'] C[o' k, o j]
+
+    Nothing larger than W, C and the products of the other factors' Gram matrices is ever built.
+    """
+
+    def __init__(self, w: Tensor, shapes: Shapes, moments: Tensor) -> None:
+        self.w = w
+        self.shapes = shapes
+        self.moments = moments
+        self.target = _rearranged(w @ moments, shapes)
+        self.size = (w.conj() * (w @ moments)).sum().real.item()
+
+    def start(self, rank: int) -> list[Tensor]:
+        """The nearest terms in the Frobenius norm. For columns times rows the optimum: W projected onto the leading
+        eigenvectors of W C W^H."""
+        if [self.shapes[0][1], *(rows for rows, _ in self.shapes[1:])] != [1, 1]:
+            return _nearest_terms(_rearranged(self.w, self.shapes), rank)
+        vectors = torch.linalg.eigh(self.w @ self.moments @ self.w.mH).eigenvectors[:, -rank:]
+        return [vectors.mT, vectors.mH @ self.w]
+
+    def equations(self, terms: list[Tensor], f: int) -> tuple[Tensor, Tensor]:
+        """G (R Q_f, R Q_f) and D (P_f, R Q_f), given vectors (R, P_g Q_g) of all factors."""
+        rank = terms[0].shape[0]
+        rows, columns = self.shapes[f]
+        others = [g for g in range(len(terms)) if g != f]
+        grams = [self._grams(terms[g], g) for g in others]
+        gram = _kron_of(grams, terms[0].new_ones(rank, rank, 1, 1)).flatten(2)  # (r, s, o o')
+        sizes = [q for _, q in self.shapes]
+        count = len(sizes)
+        # C[o' k, o j] -> (o o', k j)
+        order = [*(count + g for g in others), *others, f, count + f]
+        swapped = self.moments.reshape(*sizes, *sizes).permute(order)
+        products = gram @ swapped.reshape(-1, columns * columns)  # (r, s, k j)
+        left = products.reshape(rank, rank, columns, columns).permute(1, 2, 0, 3).reshape(rank * columns, -1)
+        target = self.target.movedim(f, 0).reshape(rows * columns, -1)
+        rest = _rows([terms[g] for g in others]) if others else terms[0].new_ones(rank, 1)
+        right = (target @ rest.mH).reshape(rows, columns, rank).movedim(2, 1).reshape(rows, -1)
+        return left, right
+
+    def sweep(self, terms: list[Tensor]) -> list[Tensor]:
+        terms = list(terms)
+        for f, (rows, columns) in enumerate(self.shapes):
+            left, right = self.equations(terms, f)
+            solved = right @ _inverse(left)
+            terms[f] = solved.reshape(rows, -1, columns).movedim(1, 0).flatten(1)
+        return terms
+
+    def error(self, terms: list[Tensor]) -> float:
+        """The square root of tr (W - V) C (W - V)^H over tr W C W^H."""
+        left, right = self.equations(terms, 0)
+        rows, columns = self.shapes[0]
+        own = terms[0].reshape(-1, rows, columns).movedim(0, 1).reshape(rows, -1)
+        inner = (own.conj() * (2 * right - own @ left)).sum().real.item()
+        return sqrt(max(self.size - inner, 0.0) / self.size) if self.size > 0 else 0.0
+
+    def _grams(self, term: Tensor, g: int) -> Tensor:
+        """U_r^H U_s for all pairs of terms: (R, R, Q_g, Q_g)."""
+        factor = term.reshape(-1, *self.shapes[g])
+        return factor.mH.unsqueeze(1) @ factor.unsqueeze(0)
+
+
+def _kron_of(matrices: list[Tensor], one: Tensor) -> Tensor:
+    """The Kronecker product of matrices (..., n_g, m_g)."""
+    for matrix in matrices:
+        one = torch.einsum("...ij,...kl->...ikjl", one, matrix).flatten(-4, -3).flatten(-2)
+    return one
 
 
 def _until_no_better(
@@ -187,11 +242,10 @@ def _until_no_better(
     return factors
 
 
-def _solve(given: Tensor, wanted: Tensor) -> Tensor:
-    """X (m, k) with the least ||X G - Y||, for G (k, n) and Y (m, n), by its normal equations."""
-    gram = given @ given.mH
+def _inverse(gram: Tensor) -> Tensor:
+    """The inverse of a Hermitian matrix, or what comes nearest to one."""
     inverse: Tensor = torch.linalg.pinv(gram, hermitian=True, rtol=CUTOFF)
-    return wanted @ given.mH @ inverse
+    return inverse
 
 
 def _rows(terms: Sequence[Tensor]) -> Tensor:
@@ -209,37 +263,19 @@ def _residual(tensor: Tensor, terms: list[Tensor]) -> Tensor:
     return tensor - (terms[0].mT @ _rows(terms[1:])).reshape(tensor.shape)
 
 
-def _apply(term: Sequence[Tensor], columns: Tensor, without: int | None = None) -> Tensor:
-    """The product of a term, or of its factors but one, with columns (K, n), all indices apart: (..., n)."""
-    out = columns.reshape(*(factor.shape[-1] for factor in term), -1)
-    for f, factor in enumerate(term):
-        if f != without:
-            out = torch.tensordot(factor, out, dims=([1], [f])).movedim(0, f)
-    return out
-
-
-def _product(factors: list[Tensor], columns: Tensor) -> Tensor:
-    """V times columns (K, n)."""
-    rows = prod(factor.shape[-2] for factor in factors)
-    terms = [_apply([factor[r] for factor in factors], columns) for r in range(factors[0].shape[0])]
-    return torch.stack(terms).sum(0).reshape(rows, -1)
-
-
-def _square_root(moments: Tensor, w: Tensor) -> Tensor:
-    """L (K, n) with L L^H = C, of full column rank."""
+def _checked(moments: Tensor, w: Tensor) -> Tensor:
+    """The moments in W's precision, if they are some."""
     size = w.shape[1]
     if not isinstance(moments, Tensor) or moments.shape != (size, size):
         got = tuple(moments.shape) if isinstance(moments, Tensor) else type(moments).__name__
         raise ValueError(f"moments: expected shape ({size}, {size}), got {got}")
-    values, vectors = torch.linalg.eigh(moments.to(w.dtype))
-    kept = values > CUTOFF * values[-1]
+    values = torch.linalg.eigvalsh(moments.to(w.dtype))
     if values[-1] <= 0 or values[0] < -1e-6 * values[-1]:
         raise ValueError(
             "moments: expected a positive semidefinite matrix, "
             f"got eigenvalues from {values[0]:.3g} to {values[-1]:.3g}"
         )
-    root: Tensor = vectors[:, kept] * values[kept].sqrt()
-    return root
+    return moments.to(w.dtype)
 
 
 def _balanced(factors: list[Tensor]) -> list[Tensor]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
+from kru.report.compression import compression_section
 from kru.report.headline import headline, put_between_marks
 from kru.report.records import read_results
 from kru.report.studies import study_sections
@@ -25,7 +26,8 @@ class Options:
     results: Path = Path("results")
     """folder of RECIPE-seedN.json files, or of runs"""
     out: Path | None = None
-    """also write a page in Markdown, such as RESULTS.md, with studies and the figures of results/figures"""
+    """also write a page in Markdown, such as RESULTS.md, with studies, compressed models and the figures of
+    results/figures"""
     headline: Path | None = None
     """also put the short table of the Kronecker models between the two marks <!-- results --> of this page"""
 
@@ -38,8 +40,9 @@ def run(arguments: Sequence[str]) -> int:
     if options.out is not None:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
-        studies = study_sections(options.results / "studies", options.out)
-        write_atomically(options.out, report(tables, beside, studies).encode())
+        sections = study_sections(options.results / "studies", options.out)
+        sections += filter(None, [compression_section(options.results / "compress")])
+        write_atomically(options.out, report(tables, beside, sections).encode())
     if options.headline is not None:
         page = put_between_marks(options.headline.read_text(encoding="utf-8"), headline(results))
         write_atomically(options.headline, page.encode())

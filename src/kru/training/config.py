@@ -38,6 +38,8 @@ class ModelConfig:
     """sizes of the Kronecker factors; none: the prime factors of N (of kru, kru-lstm, kru-gru)"""
     rank: int = 1
     """how many Kronecker products the recurrent matrix is the sum of (of kru, kru-lstm, kru-gru)"""
+    low_rank: bool = False
+    """whether those are products of a column and a row, so that the matrix has the rank `rank`, in place of factors"""
     field: Literal["complex", "real"] = "complex"
     """field of kru"""
     nonlinearity: Literal["modrelu", "tanh", "relu", "leaky_relu", "identity"] = "modrelu"
@@ -62,6 +64,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         _expect("model.hidden-size", self.hidden_size, "at least 1", lambda value: value >= 1)
         _expect("model.rank", self.rank, "at least 1", lambda value: value >= 1)
+        if self.low_rank and self.factors:
+            raise ValueError(f"model.factors: expected none with model.low-rank, got {self.factors}")
         _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
         for name in ("reflections", "capacity", "diffusion", "spread"):
             _expect(f"model.{name}", getattr(self, name), "at least 0", lambda value: value >= 0)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -56,6 +56,8 @@ class Trainer:
         source: the recipe's name or path, kept in checkpoints.
         folder: where metrics.jsonl and checkpoint.safetensors are; None to keep no record.
         checkpoint_seconds: how much time may lie between two checkpoints.
+        start: weights to begin with in place of random ones.
+        command: what the result names as its command, where that is not `kru train`.
         report: called with each `Event`.
         clock: what seconds are counted by; time.process_time where other processes take turns with this one.
         check: called before each step and each batch of a validation; it may raise `Interrupted`. With several
@@ -72,6 +74,8 @@ class Trainer:
         source: str = "",
         folder: Path | None = None,
         checkpoint_seconds: float = 30.0,
+        start: Mapping[str, Tensor] | None = None,
+        command: str = "",
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[Event], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
@@ -80,6 +84,7 @@ class Trainer:
         self.recipe = recipe
         self.task = task
         self.source = source
+        self.command = command
         self.folder = folder
         self.checkpoint_seconds = checkpoint_seconds
         self._clock = clock
@@ -94,6 +99,8 @@ class Trainer:
         self.progress = Progress()
         self.sizes = Sizes(task.input_size, task.output_size, task.last_only)
         self._begin(recipe.model)
+        if start is not None:
+            self.model.load_state_dict(start)
         expect_growable(recipe.growth, self.model)
         self.best_weights: dict[str, Tensor] = {}
         self._carried: State | None = None

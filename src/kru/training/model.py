@@ -1,6 +1,6 @@
 """The models of recipes: a recurrent layer, found by name, and a linear map of its states."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -90,11 +90,17 @@ def problem_sizes(problem: AnyProblem) -> Sizes:
     return Sizes(FEATURES, len(FOLDED_PHONES if problem.folded else PHONES), False)
 
 
+def _factors(config: ModelConfig) -> Sequence[int | tuple[int, int]] | None:
+    if config.low_rank:
+        return [(config.hidden_size, 1), (1, config.hidden_size)]
+    return config.factors or None
+
+
 def _kru(inputs: int, config: ModelConfig) -> Recurrent:
     return KRU(
         inputs,
         config.hidden_size,
-        factors=config.factors or None,
+        factors=_factors(config),
         field=config.field,
         nonlinearity=config.nonlinearity,
         constraint=config.constraint,
@@ -108,7 +114,7 @@ def _gated(kind: type[KRULSTM] | type[KRUGRU]) -> Make:
         return kind(
             inputs,
             config.hidden_size,
-            factors=config.factors or None,
+            factors=_factors(config),
             constraint=config.constraint,
             train_recurrent=config.train_recurrent,
             rank=config.rank,

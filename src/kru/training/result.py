@@ -57,7 +57,7 @@ def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]
         "recipe": recipe.name,
         "model": recipe.model.kind,
         "seed": recipe.seed,
-        "command": command_line(recipe, trainer.source),
+        "command": trainer.command or command_line(recipe, trainer.source),
         "commit": commit(),
         "machine": machine(),
         "measure": task.measure.name,

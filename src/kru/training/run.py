@@ -3,10 +3,12 @@
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from kru.training.checkpoint import Checkpoint
 from kru.training.config import Recipe, expect_budget
@@ -62,6 +64,8 @@ def train(
     place: Place,
     *,
     resume: bool = False,
+    start: Mapping[str, Tensor] | None = None,
+    command: str = "",
     watch: Callable[[Event], None] | None = None,
     stop: Interruptible | None = None,
     processes: Processes | None = None,
@@ -71,6 +75,8 @@ def train(
     Args:
         source: the recipe's name or path, for the command that the result names.
         resume: insist that there is a checkpoint.
+        start: weights to begin with in place of random ones, where there is no checkpoint yet.
+        command: what the result names as its command, where that is not `kru train`; then `source` is not read.
         watch: called with each event of the loop; what it raises ends the run.
         stop: what listens for signals already, where one run is part of something longer.
         processes: those that train together, all of which have to call this; the first alone reads and writes
@@ -102,6 +108,8 @@ def train(
         source=source,
         folder=place.folder if processes.is_first else None,
         checkpoint_seconds=place.checkpoint_seconds,
+        start=start,
+        command=command,
         clock=time.process_time if place.cpu_time else time.monotonic,
         processes=processes,
     )
