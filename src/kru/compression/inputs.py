@@ -72,20 +72,13 @@ def _watched_layer(layer: Recurrent, record: Record) -> Iterator[None]:
     """A recurrent matrix meets the states but each sequence's last, which makes no difference worth its trouble."""
     original = layer._scan
 
-    def scan(
-        x: Tensor,
-        suffix: str,
-        reverse: bool,
-        start: tuple[Tensor, ...] | None,
-        lengths: Tensor | None,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        states, last = original(x, suffix, reverse, start, lengths, dtype)
-        seen = states  # zero after a sequence's end, which adds nothing
-        record(layer, suffix, torch.complex(*seen.chunk(2, -1)) if layer.field == "complex" else seen)
+    def scan(x: Tensor, suffix: str, *rest: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        states, last = original(x, suffix, *rest)
+        # Beyond a sequence's end the states are zero, which adds nothing.
+        record(layer, suffix, torch.complex(*states.chunk(2, -1)) if layer.field == "complex" else states)
         return states, last
 
-    layer._scan = scan  # type: ignore[method-assign]
+    layer._scan = scan  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

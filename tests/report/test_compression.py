@@ -1,0 +1,57 @@
+"""The section on compressed models."""
+
+import json
+
+from kru.cli import main
+from kru.report.compression import compression_section
+
+RUN = {
+    "valid": 8.1,
+    "test": 8.25,
+    "parameters": {"total": 900, "recurrent": 256},
+    "epochs": 3.0,
+    "cpu_seconds": 7.4,
+}
+ROW = {
+    "ratio": 10,
+    "kind": "4x2",
+    "rank": 2,
+    "parameters": 25,
+    "matrix": {"errors": [0.9], "test": 9.5},
+    "states": {"errors": [0.2], "test": 8.75},
+    "further": RUN | {"test": 8.125},
+    "scratch": RUN | {"test": 8.375},
+}
+RECORD = {
+    "task": "jsb",
+    "command": "python benchmarks/compression.py jsb --seed 1",
+    "commit": "abc",
+    "measure": "negative log-likelihood per step",
+    "units": 8,
+    "dense": RUN,
+    "dense_further": RUN | {"test": 8.2, "epochs": 0.5},
+    "rows": [
+        ROW,
+        {key: value for key, value in ROW.items() if key != "scratch"} | {"kind": "low-rank", "rank": 1},
+    ],
+}
+
+
+def test_a_table_for_each_record(tmp_path):
+    assert compression_section(tmp_path) == ""
+    (tmp_path / "jsb-seed1.json").write_text(json.dumps(RECORD))
+    section = compression_section(tmp_path)
+    assert "**JSB Chorales**, 8 units, negative log-likelihood per step." in section
+    assert "256 recurrent parameters of 900, has 8.250 on test after 3 epochs (7 CPU seconds)" in section
+    assert "0.5 further epochs give 8.200" in section
+    assert "| 10 | sum of 2 4 ⊗ 2 | 25 | 9.500 | 8.750 | 8.125 | 8.375 |" in section
+    assert "| 10 | rank 1 | 25 | 9.500 | 8.750 | 8.125 |  |" in section
+
+
+def test_the_page_of_results_has_it(tmp_path, capsys):
+    (tmp_path / "results" / "compress").mkdir(parents=True)
+    (tmp_path / "results" / "compress" / "jsb-seed1.json").write_text(json.dumps(RECORD))
+    page = tmp_path / "RESULTS.md"
+    assert main(["results", "--results", str(tmp_path / "results"), "--out", str(page)]) == 0
+    capsys.readouterr()
+    assert "## Compressing a trained LSTM" in page.read_text()
