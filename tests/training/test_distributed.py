@@ -185,7 +185,7 @@ def two_hosts():
 @needs_proc
 def test_two_hosts_train_together_and_survive_a_kill(tiny, tmp_path, two_hosts):
     out = tmp_path / "run"
-    arguments = [tiny, "--steps", "300", "--checkpoint-seconds", "0", "--quiet", "--out", str(out)]
+    arguments = [tiny, "--steps", "200", "--checkpoint-seconds", "0", "--quiet", "--out", str(out)]
     launchers = []
     for number, (name, address) in enumerate(two_hosts):
         meeting = [f"--rdzv-endpoint={two_hosts[0][1]}:29411", "--rdzv-backend=c10d", "--rdzv-id=kru"]
@@ -204,7 +204,7 @@ def test_two_hosts_train_together_and_survive_a_kill(tiny, tmp_path, two_hosts):
         for launcher in launchers:
             stop(launcher)
     assert [launcher.returncode for launcher in launchers] == [0, 0], outputs
-    assert main(["train", tiny, "--quiet", "--steps", "300", "--out", str(tmp_path / "alone")]) == 0
+    assert main(["train", tiny, "--quiet", "--steps", "200", "--out", str(tmp_path / "alone")]) == 0
     expect_same_run(tmp_path / "alone", out)
 
 

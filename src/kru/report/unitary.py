@@ -66,16 +66,21 @@ def _finding(task: str, runs: Runs) -> str:
             f"The best strength is {_short(best)}, with a validation {any_run['measure']} of "
             f"{mean(_values(runs[best]))}; {_against_paper(f'{best_strengths()[task]:.0e}', best, runs)}"
         )
-        for label, name in ((NONE, "Without a penalty"), (EXACT, "With exactly unitary factors")):
-            if label in runs:
-                sentences.append(f"{name} it is {mean(_values(runs[label]))}.")
+        if NONE in runs:
+            sentences.append(f"Without a penalty it is {mean(_values(runs[NONE]))}.")
+        if EXACT in runs:
+            gain = sign * (_centre(runs[best]) - _centre(runs[EXACT]))
+            judged = "better, where the paper expects worse" if gain > 0 else "worse, as the paper expects"
+            sentences.append(
+                f"With exactly unitary factors it is {mean(_values(runs[EXACT]))}: by {abs(gain):.2g} {judged}."
+            )
         first, last = runs[soft[0]], runs[soft[-1]]
         norm, radius, condition = (
             f"the {name.replace('_', ' ')} from {_spectral(first, name):.4g} to {_spectral(last, name):.4g}"
             for name in ("spectral_norm", "spectral_radius", "condition_number")
         )
-        ends = f"From {_short(soft[0])} to {_short(soft[-1])}"
-        sentences.append(f"{ends}, {norm} changes, {radius} and {condition}.")
+        ends = f"between the strengths {_short(soft[0])} and {_short(soft[-1])}"
+        sentences.append(f"The spectrum changes {ends}: {norm}, {radius}, {condition}.")
         nearer = _spectral(last, "condition_number") < _spectral(first, "condition_number")
         sentences.append(
             f"A stronger penalty conditions W {'better, as' if nearer else 'worse, unlike'} in the paper."
@@ -123,7 +128,10 @@ def draw_unitary(records: Sequence[Result], path: Path) -> list[Path]:
     for column, (task, runs) in enumerate(tasks.items()):
         condition, norms, valid = axes[column :: len(tasks)]
         _draw(condition, runs, "condition_number", COLOURS["lstm"], "o")
-        condition.set(title=task_title(task, runs), yscale="log")
+        condition.set(title=task_title(task, runs))
+        values = [run["spectrum"]["condition_number"] or 1.0 for found in runs.values() for run in found]
+        if max(values) > 10 * min(values):
+            condition.set_yscale("log")
         _draw(norms, runs, "spectral_norm", COLOURS["kru"], "o", "spectral norm")
         _draw(norms, runs, "spectral_radius", COLOURS["rc-urnn"], "^", "spectral radius", "--")
         norms.axhline(1.0, color="0.4", linestyle=":", linewidth=1.5)
@@ -133,9 +141,9 @@ def draw_unitary(records: Sequence[Result], path: Path) -> list[Path]:
         valid.set(xlabel="strength of the penalty")
         if column == 0:
             condition.set_ylabel("condition number of W")
-            norms.legend()
-            valid.legend()
-        valid.set_ylabel(f"validation\n{next(iter(runs.values()))[0]['measure']}")
+            norms.legend(fontsize=11)
+            valid.legend(fontsize=11)
+        valid.set_ylabel(f"validation\n{next(iter(runs.values()))[0]['measure']}", fontsize=11)
     return save_figure(figure, path)
 
 
