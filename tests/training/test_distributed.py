@@ -1,20 +1,24 @@
 """Two real processes, started by torchrun, against one."""
 
 import os
+import random
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch.distributed import HashStore
 
 from kru.cli import main
 from kru.training.checkpoint import Checkpoint
 from kru.training.config import Recipe
-from kru.training.distributed import Processes, joined
+from kru.training.distributed import Processes, agree_on_name, joined
 from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
 from kru.training.recipes import load_recipe
@@ -206,6 +210,32 @@ def test_two_hosts_train_together_and_survive_a_kill(tiny, tmp_path, two_hosts):
     assert [launcher.returncode for launcher in launchers] == [0, 0], outputs
     assert main(["train", tiny, "--quiet", "--steps", "200", "--out", str(tmp_path / "alone")]) == 0
     expect_same_run(tmp_path / "alone", out)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_new_name_is_agreed_on_in_spite_of_what_is_left_over(count):
+    """Threads stand for processes, which begin at different moments, after earlier starts that ended anywhere."""
+    store = HashStore()
+    chance = random.Random(count)
+    used = set()
+
+    def process(rank, delay):
+        time.sleep(delay)
+        return agree_on_name(store, rank, count)
+
+    for _ in range(8):
+        # An earlier start in which some processes came some of the way.
+        for rank in range(count):
+            if chance.random() < 0.5:
+                store.set(f"kru/{rank}/here", secrets.token_hex(8))
+            if chance.random() < 0.3:
+                store.set(f"kru/{rank}/accepted", store.get("kru/offer") if used else "none")
+        with ThreadPoolExecutor(count) as pool:
+            delays = [chance.uniform(0, 0.1) for _ in range(count)]
+            names = set(pool.map(process, range(count), delays))
+        assert len(names) == 1
+        assert not names & used
+        used |= names
 
 
 def test_more_processes_than_sequences_are_refused(tiny):

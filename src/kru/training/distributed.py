@@ -15,12 +15,16 @@ The first process has the clock, reads and writes the run's folder, and hands th
 
 import contextlib
 import os
+import secrets
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from kru.nn.states import State
 from kru.tasks import Batch, Score, Task
@@ -182,8 +186,39 @@ def joined(device: str = "cpu") -> Iterator[Processes]:
     if kind == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=PATIENCE)
+    store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+    # Not the store itself: torchrun keeps it over restarts, with the addresses of processes that are gone.
+    fresh = PrefixStore(agree_on_name(store, rank, count), store)
+    backend = "nccl" if kind == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=fresh, rank=rank, world_size=count, timeout=PATIENCE)
     try:
-        yield Processes(distributed.get_rank(), distributed.get_world_size(), device)
+        yield Processes(rank, count, device)
     finally:
         distributed.destroy_process_group()
+
+
+def agree_on_name(store: Store, rank: int, count: int) -> str:
+    """A name that the processes of one start agree on and that no earlier start has used.
+
+    What is in the store may be left over from processes that are gone, and not all of those have come as far as
+    this. So each process writes a number that nobody else has. The first one offers the list of all that it
+    reads, again and again; the others accept a list with their own number; and the list that all have accepted
+    is confirmed, under its own name, where nothing can be left over. A list with an old number is never accepted
+    by the process whose new number is missing.
+    """
+    own = secrets.token_hex(8)
+    store.set(f"kru/{rank}/here", own)
+    deadline = time.monotonic() + PATIENCE.total_seconds()
+    while time.monotonic() < deadline:
+        if rank == 0:
+            store.set("kru/offer", "-".join(store.get(f"kru/{r}/here").decode() for r in range(count)))
+        offer = store.get("kru/offer").decode()
+        numbers = offer.split("-")
+        if len(numbers) == count and numbers[rank] == own:
+            store.set(f"kru/{rank}/accepted", offer)
+            if rank == 0 and all(store.get(f"kru/{r}/accepted").decode() == offer for r in range(count)):
+                store.set(f"kru/confirmed/{offer}", "yes")
+            if store.check([f"kru/confirmed/{offer}"]):
+                return f"kru/{offer}"
+        time.sleep(0.02)
+    raise RuntimeError(f"process {rank} of {count} waited in vain for the others")
