@@ -5,6 +5,10 @@ many steps each child was killed.
 """
 
 import os
+
+# Before torch is loaded: OpenMP's threads don't live on in a fork, which would wait for them for ever.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import random
 import signal
 import sys

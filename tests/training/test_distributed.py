@@ -56,22 +56,31 @@ def finish(process):
 
 
 def stop(process):
-    """End a launcher if it still runs, by a signal that it sends on to its workers."""
+    """End a launcher if it still runs, by a signal that it sends on to its workers, or with them by force."""
     if process.poll() is None:
         process.terminate()
-        process.communicate()
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            for child in children(process.pid):
+                os.kill(child, signal.SIGKILL)
+            process.kill()
+            process.communicate(timeout=60)
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def worker(launcher, rank):
     """The process of a rank below a launcher."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    for child in children:
+    for child in children(launcher):
         try:
             variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
         if b"RANK=%d" % rank in variables:
-            return int(child)
+            return child
     return None
 
 

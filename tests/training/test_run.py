@@ -29,6 +29,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tiny, tmp_pat
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     killed_at = [int(line) for line in done.stdout.splitlines() if line.isdigit()]
