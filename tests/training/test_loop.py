@@ -132,6 +132,15 @@ def test_recurrent_matrix_has_its_own_rate(tiny):
     assert groups["other"]["alpha"] == 0.9
 
 
+def test_only_the_first_input_weights_are_scaled():
+    sizes = Sizes(3, 2, last_only=True)
+    plain = seeded_model(ModelConfig(hidden_size=4), sizes, 1).state_dict()
+    scaled = seeded_model(ModelConfig(hidden_size=4, input_scale=3.0), sizes, 1).state_dict()
+    changed = [name for name in plain if not torch.equal(plain[name], scaled[name])]
+    assert changed == ["layer.weight_ih_l0"]
+    torch.testing.assert_close(scaled["layer.weight_ih_l0"], 3 * plain["layer.weight_ih_l0"])
+
+
 def test_dropout_acts_on_the_output_and_only_while_training():
     sizes = Sizes(3, 5, False)
     model = seeded_model(ModelConfig(hidden_size=4, dropout=0.5), sizes, 1)

@@ -48,6 +48,8 @@ class ModelConfig:
     """how factors are kept unitary: soft by the penalty, exact by construction"""
     train_recurrent: bool = True
     """whether the recurrent matrix is trained or stays as drawn"""
+    input_scale: float = 1.0
+    """factor on the initial input weights of the first layer"""
     dropout: float = 0.0
     """probability with which a state's entry is hidden from the output map while training"""
     reflections: int = 0
@@ -69,7 +71,10 @@ class ModelConfig:
         _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
         for name in ("reflections", "capacity", "diffusion", "spread"):
             _expect(f"model.{name}", getattr(self, name), "at least 0", lambda value: value >= 0)
-        _expect("model.step", self.step, "above 0", lambda value: value > 0)
+        for name in ("step", "input_scale"):
+            _expect(
+                f"model.{name.replace('_', '-')}", getattr(self, name), "above 0", lambda value: value > 0
+            )
 
 
 @dataclass(frozen=True)

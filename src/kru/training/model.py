@@ -63,6 +63,8 @@ def build_model(config: ModelConfig, sizes: Sizes) -> Model:
     if config.kind not in LAYERS:
         raise ValueError(f"model.kind: expected one of {', '.join(LAYERS)}, got {config.kind!r}")
     layer = LAYERS[config.kind](sizes.inputs, config)
+    with torch.no_grad():
+        layer.weight_ih_l0.mul_(config.input_scale)
     model = Model(layer, sizes.outputs, last_only=sizes.last_only, dropout=config.dropout)
     nn.init.zeros_(model.output.bias)
     nn.init.xavier_uniform_(model.output.weight)
