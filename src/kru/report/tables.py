@@ -102,7 +102,7 @@ def mean(values: Sequence[float]) -> str:
     ('8.500', '9.000 ± 1.000', '0.00012')
     """
     centre = fmean(values)
-    digits = "{:.3f}" if abs(centre) >= 1 else "{:.2g}"
+    digits = "{:.3f}" if abs(centre) >= 0.1 else "{:.2g}"
     spread = f" ± {digits.format(stdev(values))}" if len(values) > 1 else ""
     return digits.format(centre) + spread
 
