@@ -1,6 +1,9 @@
+import errno
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +21,30 @@ def one_line(capsys):
     ("arguments", "message"),
     [
         (["dance"], r"kru dance: no command 'dance'; expected one of train, recipes"),
+        (
+            ["trian"],
+            r"kru trian: no command 'trian' \(did you mean train\?\); expected one of train, recipes",
+        ),
         (["train"], r"kru train: expected the name of a recipe first"),
         (["train", "--seed", "3"], r"kru train: expected the name of a recipe first"),
         (["train", "copy-1000-transformer"], r"no recipe 'copy-1000-transformer' \(there are copy-1000-"),
         (["train", "missing.toml"], r"no file missing\.toml"),
-        (["train", "copy-1000-kru", "--sed", "3"], r"Unrecognized options: --sed, 3"),
+        (
+            ["train", "copy-1000-kru", "--sed", "3"],
+            r"Unrecognized options: --sed, 3 \(did you mean --seed\?\)$",
+        ),
+        (["train", "jsb-krulstm"], r"no recipe 'jsb-krulstm' \(did you mean jsb-kru-lstm\?\)"),
+        (
+            ["train", "copy-1000-kru", "--checkpoint-seconds", "nan"],
+            r"checkpoint-seconds: expected at least 0",
+        ),
+        (
+            ["train", "copy-1000-kru", "--model.hidden-size", "9" * 30],
+            r"model.hidden-size: expected 1 to 2\^24",
+        ),
+        (["train", "copy-1000-kru", "--task.T", "9" * 30], r"T: expected at most 1,000,000,000, got 999"),
+        (["train", "x" * 300 + ".toml"], r"toml: File name too long"),
+        (["data", "list", "--data-dir", "x" * 300], r"gz: File name too long"),
         (["train", "copy-1000-kru", "--steps", "many"], r"--steps: invalid literal"),
         (["train", "copy-1000-kru", "--steps", "-1"], r"steps: expected at least 0, got -1"),
         (["train", "copy-1000-kru", "--steps", "0"], r"budget: expected at least one of steps, epochs"),
@@ -54,6 +76,48 @@ def test_bad_input_is_one_line_and_code_2(arguments, message, capsys, tmp_path, 
     assert main(arguments) == 2
     assert re.search(message, one_line(capsys))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "binary.toml"], r"binary\.toml: expected a TOML file in UTF-8"),
+        (
+            ["train", "copy-1000-kru", "--steps", "1", "--out", "binary.toml"],
+            r"binary\.toml: expected a folder",
+        ),
+        (
+            ["train", "copy-1000-kru", "--steps", "1", "--out", "binary.toml/x"],
+            r"binary\.toml/x: expected a folder",
+        ),
+    ],
+)
+def test_files_of_the_wrong_kind_are_one_line_and_code_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("binary.toml").write_bytes(bytes(range(128, 256)))
+    assert main(arguments) == 2
+    assert re.search(message, one_line(capsys))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x.json"), 1, "x.json: No space left on device"),
+        (PermissionError(errno.EACCES, os.strerror(errno.EACCES), b"x.json"), 2, "x.json: Permission denied"),
+        (OSError("strange"), 1, "strange"),
+        (MemoryError("Unable to allocate 9 TiB"), 1, "not enough memory (Unable to allocate 9 TiB)"),
+        (MemoryError(), 1, "not enough memory"),
+        (OverflowError("int too big to convert"), 2, "int too big to convert"),
+        (RuntimeError(), 1, "RuntimeError"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(error, code, message, capsys, monkeypatch):
+    def refused(arguments):
+        raise error
+
+    monkeypatch.setattr("kru.commands.recipes.run", refused)
+    assert main(["recipes"]) == code
+    assert one_line(capsys) == f"kru recipes: {message}"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["data"], ["data", "--help"]])

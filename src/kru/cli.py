@@ -1,6 +1,7 @@
 """The command line: `kru COMMAND ...`."""
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import tyro
 
 from kru.data import DataError
+from kru.spelling import did_you_mean
 
 
 class Command(NamedTuple):
@@ -43,6 +45,21 @@ COMMANDS = {
 }
 
 
+# A path that cannot be what it was given for; other errors of the system, such as a full disk, are nobody's mistake.
+WRONG_PATHS = (
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EINVAL,
+)
+
+
 class UsageError(Exception):
     """Arguments that make no sense; the message is one line."""
 
@@ -61,18 +78,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = arguments[0]
     try:
         if name not in COMMANDS:
-            raise UsageError(f"no command {name!r}; expected one of {', '.join(COMMANDS)}")
+            near = did_you_mean(name, COMMANDS)
+            raise UsageError(f"no command {name!r}{near}; expected one of {', '.join(COMMANDS)}")
         code: int = importlib.import_module(COMMANDS[name].module).run(arguments[1:])
         sys.stdout.flush()
         return code
-    except (UsageError, DataError, ValueError) as error:
-        return _fail(name, error, 2)
+    except (UsageError, DataError, ValueError, OverflowError) as error:
+        return _fail(name, str(error) or type(error).__name__, 2)
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; nothing more may be written, at exit neither.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (RuntimeError, OSError) as error:
-        return _fail(name, error, 1)
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        message = f"{os.fsdecode(error.filename)}: {error.strerror}" if named else str(error)
+        return _fail(name, message, 2 if error.errno in WRONG_PATHS else 1)
+    except MemoryError as error:
+        return _fail(name, f"not enough memory{f' ({error})' if str(error) else ''}", 1)
+    except RuntimeError as error:
+        return _fail(name, str(error) or type(error).__name__, 1)
     except KeyboardInterrupt:
         print(f"kru {name}: interrupted", file=sys.stderr)
         return 130
@@ -111,14 +135,16 @@ def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **optio
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(_first_paragraph(complaint.getvalue())) from None
+        raise UsageError(_complaint(complaint.getvalue())) from None
 
 
-def _first_paragraph(box: str) -> str:
-    """What a message of tyro says before its second rule, its title left out.
+def _complaint(box: str) -> str:
+    """What a message of tyro says before its second rule, its title left out, and the option that was meant.
 
-    >>> _first_paragraph("╭─ Value error ──╮\\n│ Too many       │\\n│ ────────────── │\\n│ See --help     │")
+    >>> _complaint("╭─ Value error ──╮\\n│ Too many       │\\n│ ────────────── │\\n│ See --help     │")
     'Too many'
+    >>> _complaint("╭─ Options ──╮\\n│ No --sed   │\\n│ ────────── │\\n│ Perhaps:   │\\n│  --seed INT │")
+    'No --sed (did you mean --seed?)'
     """
     # Where the output can't have the characters of a frame, the title is a line with a rule below it.
     paragraphs: list[list[str]] = [[]]
@@ -131,10 +157,19 @@ def _first_paragraph(box: str) -> str:
         else:
             paragraphs[-1].append(text)
     first = 0 if box.startswith("╭") or len(paragraphs) == 1 else 1
-    return " ".join(paragraphs[first])
+    meant = next(
+        (
+            line.split()[0]
+            for paragraph in paragraphs[first + 1 :]
+            if paragraph and paragraph[0].startswith("Perhaps")
+            for line in paragraph
+            if line.startswith("--")
+        ),
+        None,
+    )
+    return " ".join(paragraphs[first]) + (f" (did you mean {meant}?)" if meant else "")
 
 
-def _fail(name: str, error: Exception, code: int) -> int:
-    message = " ".join(str(error).split()) or type(error).__name__
-    print(f"kru {name}: {message}", file=sys.stderr)
+def _fail(name: str, message: str, code: int) -> int:
+    print(f"kru {name}: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -122,6 +122,44 @@ def test_figures_without_runs_are_an_error(results, capsys):
     assert main(["plot", "faces", "--results", str(results)]) == 2
 
 
+def test_a_figure_says_where_a_baseline_out_of_sight_is(results, capsys):
+    # Of a run that diverged before its first validation there is no curve.
+    write_result(results / "jsb-rnn-seed1.json", made_up("jsb-rnn", curve=[]))
+    assert main(["plot", "music", "copy", "--results", str(results)]) == 0
+    assert "no memory (11.1, above)" in (results / "figures/music.svg").read_text()
+    assert "no memory (0.0204)" in (results / "figures/copy.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plot", "--out", "binary"], "binary: File exists"),
+        (["results", "--headline", "nowhere.md"], "nowhere.md: No such file or directory"),
+        (["results", "--headline", "binary"], "headline: expected a page in UTF-8, got binary"),
+        (["results", "--out", "binary/page.md"], "binary: "),
+    ],
+)
+def test_reports_to_the_wrong_place_are_one_line(arguments, message, results, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("binary").write_bytes(bytes(range(128, 256)))
+    assert main([*arguments, "--results", str(results)]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"kru {arguments[0]}: {message}")
+    assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seed": "one"}, {"parameters": {}}, {"curve": [3]}, {"curve": None}, {"test": "good"}]
+)
+def test_results_of_another_kind_are_named(wrong, results, capsys):
+    (results / "jsb-rnn-seed1.json").write_text(json.dumps(made_up("jsb-rnn") | wrong))
+    assert main(["results", "--results", str(results)]) == 2
+    (key,) = wrong
+    assert f"jsb-rnn-seed1.json: expected the result of a run, got another kind of value for {key}" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"recipe": "x"}'])
 def test_files_that_are_no_results_are_named(text, tmp_path, capsys):
     (tmp_path / "x-seed1.json").write_text(text)
@@ -179,8 +217,8 @@ def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
         shown = capsys.readouterr().out
         assert "recurrent" in shown
         assert f"runs/{recipe}-seed1/figures/distance.svg" in shown
-        assert main(["inspect", f"results/weights/{recipe}-seed1", "--out", "plots"]) == 0
-        assert "plots/distance.png" in capsys.readouterr().out
+        assert main(["inspect", f"results/weights/{recipe}-seed1"]) == 0
+        assert f"results/weights/figures/{recipe}-seed1/distance.png" in capsys.readouterr().out
         assert main(["evaluate", f"results/weights/{recipe}-seed1"]) == 0
         shown = capsys.readouterr().out
         result = json.loads(Path(f"results/{recipe}-seed1.json").read_text())

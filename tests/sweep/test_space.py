@@ -71,6 +71,8 @@ def test_whole_numbers_need_no_step_in_a_grid():
 def test_a_grid_of_a_range_that_is_not_divided_is_refused():
     with pytest.raises(ValueError, match=r"^penalty: a grid needs points, step or choices$"):
         space("penalty = {low = 0.1, high = 1.0}").grid()
+    with pytest.raises(ValueError, match="seed: a grid needs points, step or choices"):
+        space("seed = {low = 0, high = 1_000_000_000_000}").grid()
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,10 @@ def test_a_grid_of_a_range_that_is_not_divided_is_refused():
         ),
         ("penalty = {low = 0.1, high = 1, log = 1}", r"penalty.log: expected true or false, got 1"),
         ("penalty = {low = 0.1, high = 1, step = 0}", r"penalty.step: expected a number above 0, got 0"),
+        (
+            "penalty = {low = 0, high = 1, step = 1e-9}",
+            r"penalty.step: expected at most 100,000 values, got 1,0",
+        ),
         ("penalty = {low = 0.1, high = 1, step = 0.1, log = true}", r"penalty.step: expected without log"),
         (
             "penalty = {low = 0.1, high = 1, points = 1}",

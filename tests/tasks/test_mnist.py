@@ -60,6 +60,10 @@ def test_score(mnist_directory: Path) -> None:
         (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2]) + b"123"), "promises 2 bytes, got more"),
         (gzip.compress(bytes([0, 0, 13, 1, 0, 0, 0, 2]) + b"12"), "header of 00 00 0d 01"),
         (gzip.compress(b""), "header of nothing"),
+        (
+            gzip.compress(bytes([0, 0, 8, 1, 255, 255, 255, 255]) + b"12"),
+            "4,294,967,295 bytes, expected at most",
+        ),
         (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 9]) + b"123456789")[:-12], "expected a whole gzip file"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from kru.parameters import parameter_count
 from kru.report.paper import paper_tables
-from kru.tasks import CopyMemory
+from kru.tasks import CopyMemory, Timit
 from kru.training.config import ModelConfig, Recipe, settings
 from kru.training.model import LAYERS, build_model, problem_sizes
 from kru.training.recipes import (
@@ -101,6 +101,10 @@ def test_mistakes_in_a_recipe_are_named(text, complaint):
 def test_unknown_names_get_near_ones():
     with pytest.raises(ValueError, match="there are jsb-gru, jsb-kru"):
         load_recipe("jsb-transformer")
+    with pytest.raises(ValueError, match=r"no recipe 'cpoy-1000-kru' \(did you mean copy-1000-kru\?\)"):
+        load_recipe("cpoy-1000-kru")
+    with pytest.raises(ValueError, match=r"model\.hiden_size: unknown \(did you mean hidden_size\?\)"):
+        recipe_from({"task": {"name": "copy"}, "model": {"hiden_size": 3}}, "mine")
     with pytest.raises(ValueError, match=r"no file nowhere\.toml"):
         load_recipe("nowhere.toml")
 
@@ -112,6 +116,8 @@ def test_command_line_has_what_differs():
     assert command_line(with_budget(changed, minutes=2.0), "copy-1000-kru") == (
         "kru train copy-1000-kru --seed 2 --model.factors 16 8 --model.train-recurrent --minutes 2.0"
     )
+    spoken = replace(load_recipe("timit-kru"), task=Timit("my corpus"))
+    assert command_line(spoken, "timit-kru") == "kru train timit-kru --seed 1 --task.corpus 'my corpus'"
 
 
 def test_differences_leave_out_the_budget_on_request():

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from kru.cli import main
 from kru.training import files
+from kru.training.checkpoint import Checkpoint
 from kru.training.metrics import read_metrics
 from kru.training.result import read_result
 
@@ -144,3 +145,40 @@ def test_settings_of_another_run_are_refused(tiny, tmp_path, capsys):
     assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3"]) == 0
     assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3", "--penalty", "0.7"]) == 2
     assert "has a run with other settings (here penalty 0.7)" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_named_with_a_way_out(tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    command = ["train", tiny, "--quiet", "--out", str(out), "--steps"]
+    assert main([*command, "3"]) == 0
+    path = out / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert main([*command, "4"]) == 2
+    message = capsys.readouterr().err
+    assert f"{path}: expected a whole safetensors file" in message
+    assert "to begin anew remove it, or choose another --out" in message
+    assert message.count("\n") == 1
+    checkpoint = Checkpoint.load(_written(path, whole))
+    checkpoint.weights = {name: tensor[:1] for name, tensor in checkpoint.weights.items()}
+    checkpoint.save(path)
+    assert main([*command, "4"]) == 2
+    assert f"{path}: its tensors don't fit the model of tiny" in capsys.readouterr().err
+    assert main([*command, "4", "--out", str(_written(path, whole).parent)]) == 0
+
+
+def test_a_run_goes_on_without_its_lost_metrics(tiny, tmp_path):
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--quiet", "--out", str(out)]) == 0
+    (out / "metrics.jsonl").write_bytes(b"")
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--steps", "80"]) == 0
+    steps = [line["step"] for line in read_metrics(out / "metrics.jsonl")]
+    assert steps[0] > 60
+    assert steps[-1] == 80
+    (out / "metrics.jsonl").write_bytes(b'{"step": 1}\n3\n\xff\n')
+    assert read_metrics(out / "metrics.jsonl") == [{"step": 1}]
+
+
+def _written(path, data):
+    path.write_bytes(data)
+    return path

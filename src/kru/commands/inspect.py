@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
-from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table
+from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table, weights_path
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,15 @@ class Options:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """folder of a run such as runs/jsb-kru-seed1, or weights such as results/weights/jsb-kru-seed1"""
     out: Path | None = None
-    """folder of the plots; else the run's, or the folder figures beside the weights"""
+    """folder of the plots; else figures in the run's folder, or figures/NAME beside the weights"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "inspect", arguments)
     name, model, curve = load_run(options.run)
-    beside = options.run / "figures" if options.run.is_dir() else options.run.parent / options.run.stem
+    # Not the folder NAME itself: NAME would then no longer stand for the weights NAME.safetensors.
+    place = options.run if options.run.is_dir() else options.run.parent
+    beside = place / "figures" / ("" if options.run.is_dir() else weights_path(options.run).stem)
     print(f"{name}\n\n{model}\n\n{parameters_by_part(model)}\n\n{spectrum_table(model.layer)}\n")
     print("\n".join(map(str, draw_run(model, curve, options.out or beside))))
     return 0

@@ -44,9 +44,13 @@ def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "reproduce", arguments)
     base = Path("runs/quick") if options.quick else Path("runs")
     results = options.results or (base / "results" if options.quick else Path("results"))
-    recipes = target_recipes(options.target, quick=options.quick)
+    recipes = [
+        replace(recipe, seed=seed)
+        for recipe in target_recipes(options.target, quick=options.quick)
+        for seed in options.seeds
+    ]
     failed = []
-    for recipe in (replace(recipe, seed=seed) for recipe in recipes for seed in options.seeds):
+    for recipe in recipes:
         name = f"{recipe.name}-seed{recipe.seed}"
         if (results / f"{name}.json").exists():
             print(f"{name}: already recorded in {results}", file=sys.stderr)

@@ -44,6 +44,13 @@ def run(arguments: Sequence[str]) -> int:
         sections += filter(None, [compression_section(options.results / "compress")])
         write_atomically(options.out, report(tables, beside, sections).encode())
     if options.headline is not None:
-        page = put_between_marks(options.headline.read_text(encoding="utf-8"), headline(results))
+        page = put_between_marks(_page(options.headline), headline(results))
         write_atomically(options.headline, page.encode())
     return 0
+
+
+def _page(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"headline: expected a page in UTF-8, got {path} ({error})") from error

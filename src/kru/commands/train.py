@@ -13,7 +13,6 @@ from kru.training.config import Recipe
 from kru.training.distributed import joined
 from kru.training.files import write_atomically
 from kru.training.interrupt import Interrupted
-from kru.training.recipes import command_line
 from kru.training.result import write_result
 from kru.training.run import WEIGHTS, Place, RunError, train
 
@@ -56,8 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             result = train(recipe, source, place, resume=options.resume, processes=processes)
         except Interrupted as stop:
-            again = command_line(recipe, source) + (f" --out {options.out}" if options.out else "")
-            message = f"stopped with a checkpoint in {folder}; to go on: {again}"
+            message = f"stopped with a checkpoint in {folder}; the same command goes on"
             code = 128 + stop.signal
         except RunError as error:
             message, code = str(error), 1

@@ -1,6 +1,7 @@
 """The paper's figures: learning curves, and curves over wall-clock time."""
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -53,14 +54,17 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     any_run = next(iter(runs.values()))[0]
     falls_to_zero = any_run["measure"] in ("cross entropy", "mean squared error")
     baseline = any_run["baseline"]
-    axes.axhline(baseline, color="0.4", linestyle=":", linewidth=1.5, label=f"no memory ({baseline:.3g})")
-    longest = max(result["curve"][-1]["seconds"] for results in runs.values() for result in results)
+    # A run that diverged at once has no curve.
+    ends = [
+        result["curve"][-1]["seconds"] for results in runs.values() for result in results if result["curve"]
+    ]
+    longest = max(ends, default=0.0)
     unit, scale = ("minutes", 60.0) if longest > 120 else ("seconds", 1.0)
     values = []
     for kind, results in runs.items():
         for number, result in enumerate(results):
             points = [point for point in result["curve"] if "valid" in point]
-            values += [point["valid"] for point in points[len(points) // 10 :]]
+            values += [point["valid"] for point in points[len(points) // 10 :] if isfinite(point["valid"])]
             axes.plot(
                 [point[axis] / (scale if axis == "seconds" else 1) for point in points],
                 [max(point["valid"], FLOOR) if falls_to_zero else point["valid"] for point in points],
@@ -74,10 +78,16 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
         xlabel=f"{unit} of training" if axis == "seconds" else "training steps",
         ylabel=f"validation\n{any_run['measure']}",
     )
+    place = ""
     if falls_to_zero:
         axes.set_yscale("log")
     elif values:
-        axes.set_ylim(*limits(values, any_run["lower_is_better"]))
+        low, high = limits(values, any_run["lower_is_better"])
+        axes.set_ylim(low, high)
+        place = ", below" if baseline < low else ", above" if baseline > high else ""
+    axes.axhline(
+        baseline, color="0.4", linestyle=":", linewidth=1.5, label=f"no memory ({baseline:.3g}{place})"
+    )
     axes.legend()
 
 

@@ -1,6 +1,5 @@
 """What is in a run: parameters by part, the spectrum of its recurrent matrix, its distance from unitary."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from kru.training.checkpoint import Checkpoint
 from kru.training.growth import model_of
 from kru.training.metrics import read_metrics
 from kru.training.model import Model, problem_sizes
-from kru.training.result import read_weights
+from kru.training.result import read_result, read_weights
 from kru.training.run import CHECKPOINT, WEIGHTS
 
 
@@ -39,7 +38,7 @@ def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
     path = weights_path(run)
     recipe, model = read_weights(path)
     recorded = path.parent.parent / f"{path.stem}.json"
-    curve = json.loads(recorded.read_text(encoding="utf-8"))["curve"] if recorded.exists() else []
+    curve = read_result(recorded)["curve"] if recorded.exists() else []
     return recipe.name, model, curve
 
 

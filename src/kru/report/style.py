@@ -63,7 +63,6 @@ _STYLE: Any = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "lines.linewidth": 2.0,
-    "legend.frameon": False,
     "savefig.dpi": 150,
     # The same figure gives the same file.
     "svg.hashsalt": "kru",

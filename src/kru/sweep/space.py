@@ -20,6 +20,9 @@ from optuna.trial import Trial
 from kru.training.config import Recipe
 from kru.training.recipes import recipe_from, recipe_mapping
 
+MOST_VALUES = 100_000
+"""Values of one field that a grid may have; a wider range of whole numbers is for drawing from."""
+
 ENTRIES = ("low", "high", "log", "step", "points", "choices")
 
 
@@ -176,7 +179,7 @@ def _range(field: str, entries: Mapping[str, Any], recipe: Recipe, *, whole: boo
             raise ValueError(f"{field}.step: expected a {kind} above 0, got {step!r}")
         if log or points is not None:
             raise ValueError(f"{field}.step: expected without log and points")
-    grid = _divided(low, high, log, step, points, whole=whole)
+    grid = _divided(field, low, high, log, step, points, whole=whole)
     if step is not None:
         high = grid[-1]
     distribution: BaseDistribution
@@ -188,16 +191,19 @@ def _range(field: str, entries: Mapping[str, Any], recipe: Recipe, *, whole: boo
 
 
 def _divided(
-    low: float, high: float, log: bool, step: float | None, points: int | None, *, whole: bool
+    field: str, low: float, high: float, log: bool, step: float | None, points: int | None, *, whole: bool
 ) -> tuple[Any, ...]:
     """The values of a range in a grid: by `step`, or so many `points` at equal distances or ratios."""
     if step is not None:
         # In decimals: 0.1 + 2 * 0.1 is then 0.3.
         first, width = Decimal(str(low)), Decimal(str(step))
         count = int((Decimal(str(high)) - first) // width) + 1
+        if count > MOST_VALUES:
+            raise ValueError(f"{field}.step: expected at most {MOST_VALUES:,} values, got {count:,}")
         return tuple((int if whole else float)(first + index * width) for index in range(count))
     if points is None:
-        return tuple(range(int(low), int(high) + 1)) if whole and not log else ()
+        each = range(int(low), int(high) + 1)
+        return tuple(each) if whole and not log and len(each) <= MOST_VALUES else ()
     values = np.geomspace(low, high, points) if log else np.linspace(low, high, points)
     # Ends that rounding moved would be outside the range.
     inside = np.clip(values, low, high).tolist()

@@ -8,6 +8,9 @@ from kru.tasks.base import Split
 _BEGIN: dict[Split, int] = {"train": 0, "valid": 100_000, "test": 110_000}
 _SIZE: dict[Split, int] = {"train": 100_000, "valid": 10_000, "test": 10_000}
 
+LONGEST = 10**9
+"""The largest T; all the sequences' random words are then still numbered by 64 bits."""
+
 
 def generated_size(split: Split) -> int:
     return _SIZE[split]
@@ -21,5 +24,7 @@ def global_indices(split: Split, indices: NDArray[np.int64]) -> NDArray[np.int64
 def check_generated(T: int, shortest: int, seed: int) -> None:
     if shortest > T:
         raise ValueError(f"T: expected at least {shortest}, got {T}")
-    if seed < 0:
-        raise ValueError(f"seed: expected at least 0, got {seed}")
+    if T > LONGEST:
+        raise ValueError(f"T: expected at most {LONGEST:,}, got {T}")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed: expected 0 to 2^63 - 1, got {seed}")

@@ -1,6 +1,7 @@
 """The idx format of the MNIST files: big-endian sizes, then unsigned bytes, gzipped."""
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kru.data import DataError
+
+# No idx file of digits unpacks to more.
+LIMIT = 2**28
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -25,7 +29,11 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
                     f"header of {header[:4].hex(' ') or 'nothing'}; {advice}"
                 )
             shape = tuple(int(size) for size in np.frombuffer(header, ">u4", dimensions, 4))
-            expected = int(np.prod(shape, dtype=np.uint64))
+            expected = math.prod(shape)
+            if expected > LIMIT:
+                raise DataError(
+                    f"{path}: the header promises {expected:,} bytes, expected at most {LIMIT:,}; {advice}"
+                )
             data = stream.read(expected + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: expected a whole gzip file ({error}); {advice}") from error

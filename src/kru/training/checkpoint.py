@@ -93,6 +93,7 @@ class Checkpoint:
         if (
             not isinstance(progress, dict)
             or not {"step"} <= set(progress) <= known
+            or not isinstance(header.get("source"), str)
             or "generator" not in tensors
         ):
             raise ValueError(f"{path}: expected the checkpoint of a run, got another file")

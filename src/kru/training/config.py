@@ -64,7 +64,7 @@ class ModelConfig:
     """of the initial recurrent entries of antisymmetric and antisymmetric-gated, times 1 / sqrt(N)"""
 
     def __post_init__(self) -> None:
-        _expect("model.hidden-size", self.hidden_size, "at least 1", lambda value: value >= 1)
+        _expect("model.hidden-size", self.hidden_size, "1 to 2^24", lambda value: 1 <= value <= 2**24)
         _expect("model.rank", self.rank, "at least 1", lambda value: value >= 1)
         if self.low_rank and self.factors:
             raise ValueError(f"model.factors: expected none with model.low-rank, got {self.factors}")

@@ -12,7 +12,8 @@ class Metrics:
     def __init__(self, path: Path, length: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._stream = open(path, "ab")  # noqa: SIM115  (closed by `close`)
-        self._stream.truncate(length)
+        # Never made longer: if lines were lost, zeros in their place would spoil the next one too.
+        self._stream.truncate(min(length, self._stream.seek(0, os.SEEK_END)))
         self._stream.seek(0, os.SEEK_END)
 
     def write(self, **values: Any) -> None:
@@ -33,11 +34,14 @@ class Metrics:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl; one that was cut off in the middle, at the end, is left out."""
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
+            values = json.loads(line)
+        except ValueError:
             break
+        if not isinstance(values, dict):
+            break
+        lines.append(values)
     return lines
 
 

@@ -1,5 +1,6 @@
 """Recipes as TOML: the ones that ship with the package, and your own."""
 
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from kru.spelling import did_you_mean
 from kru.training.config import BUDGET, PROBLEMS, Recipe, problem_name, settings
 
 
@@ -23,7 +25,11 @@ def load_recipe(name: str) -> Recipe:
         path = Path(name).expanduser()
         if not path.is_file():
             raise ValueError(f"recipe: no file {name}")
-        return parse_recipe(path.read_text(encoding="utf-8"), path.stem, where=name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}: expected a TOML file in UTF-8 ({error})") from error
+        return parse_recipe(text, path.stem, where=name)
     if name not in recipe_names():
         raise ValueError(f"recipe: no recipe {name!r}{_near(name)}; `kru recipes` lists them")
     text = (resources.files("kru") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
@@ -77,7 +83,9 @@ def command_line(recipe: Recipe, source: str) -> str:
         bounds = {bound: getattr(recipe, bound) for bound in BUDGET}
         changed = {name: value for name, value in changed.items() if name not in BUDGET}
         changed |= {bound: value for bound, value in bounds.items() if value}
-    return " ".join(["kru train", source, *(_option(name, value) for name, value in changed.items())])
+    return " ".join(
+        ["kru train", shlex.quote(source), *(_option(name, value) for name, value in changed.items())]
+    )
 
 
 def with_budget(recipe: Recipe, **bounds: float) -> Recipe:
@@ -92,10 +100,14 @@ def _option(name: str, value: Any) -> str:
         return f"--{prefix}{'.' if prefix else ''}{'' if value else 'no-'}{last}"
     if isinstance(value, tuple):
         return " ".join([f"--{name}", *map(str, value)])
-    return f"--{name} {value}"
+    return f"--{name} {shlex.quote(str(value))}"
 
 
 def _near(name: str) -> str:
+    """The recipe that may have been meant; else those of the task."""
+    meant = did_you_mean(name, recipe_names())
+    if meant:
+        return meant
     task = name.rpartition("-")[0] if "-" in name else name
     near = [other for other in recipe_names() if task and other.startswith(task)]
     return f" (there are {', '.join(near)})" if near else ""
@@ -108,7 +120,8 @@ def _build(kind: Any, mapping: Mapping[str, Any], prefix: str, **given: Any) -> 
     values: dict[str, Any] = dict(given)
     for key, value in mapping.items():
         if key not in known:
-            raise ValueError(f"{prefix}{key}: unknown; expected one of {', '.join(sorted(known))}")
+            near = did_you_mean(key, known)
+            raise ValueError(f"{prefix}{key}: unknown{near}; expected one of {', '.join(sorted(known))}")
         values[key] = _value(hints[key], value, f"{prefix}{key}")
     return kind(**values)
 

@@ -6,6 +6,7 @@ import platform
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import torch
@@ -24,7 +25,24 @@ from kru.training.metrics import read_metrics, thinned
 from kru.training.model import Model, problem_sizes
 from kru.training.recipes import command_line
 
-REQUIRED = ("recipe", "seed", "measure", "valid", "test", "parameters", "steps", "wall_seconds", "curve")
+# What reports read, and of what kind it is.
+REQUIRED: dict[str, type | UnionType] = {
+    "recipe": str,
+    "seed": int,
+    "command": str,
+    "commit": str,
+    "machine": dict,
+    "measure": str,
+    "lower_is_better": bool,
+    "baseline": float | int,
+    "valid": float | int,
+    "test": float | int,
+    "parameters": dict,
+    "steps": int,
+    "wall_seconds": float | int,
+    "stopped": str,
+    "curve": list,
+}
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -102,6 +120,13 @@ def parse_result(data: bytes, path: Path) -> dict[str, Any]:
     missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
     if missing:
         raise ValueError(f"{path}: expected the result of a run, got JSON without {', '.join(missing)}")
+    wrong = [key for key, kind in REQUIRED.items() if not isinstance(result[key], kind)]
+    wrong += [] if {"total", "recurrent"} <= set(result["parameters"]) or wrong else ["parameters"]
+    wrong += [] if wrong or all(isinstance(point, dict) for point in result["curve"]) else ["curve"]
+    if wrong:
+        raise ValueError(
+            f"{path}: expected the result of a run, got another kind of value for {', '.join(wrong)}"
+        )
     return dict(result)
 
 

@@ -57,6 +57,10 @@ class Place:
     tensorboard: bool = False
     cpu_time: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(f"checkpoint-seconds: expected at least 0, got {self.checkpoint_seconds}")
+
 
 def train(
     recipe: Recipe,
@@ -145,7 +149,7 @@ def _train(
         trainer.report = report
         trainer.check = interruptible.check
         if checkpoint is not None:
-            trainer.restore(checkpoint)
+            _restore(trainer, checkpoint, place.folder)
             display.resumed(trainer)
         try:
             stopped = trainer.run()
@@ -155,6 +159,16 @@ def _train(
     if not trainer.best_weights:
         raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
     return _conclude(trainer, place, stopped)
+
+
+def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+    try:
+        trainer.restore(checkpoint)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{folder / CHECKPOINT}: its tensors don't fit the model of {trainer.recipe.name}, as of another version "
+            "or a changed file; to begin anew remove it, or choose another --out"
+        ) from error
 
 
 def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
@@ -168,7 +182,13 @@ def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
 
 def _load_checkpoint(folder: Path, processes: Processes) -> Checkpoint | None:
     """The checkpoint in the folder that the first process sees."""
-    path = folder / CHECKPOINT
+    try:
+        return _read_checkpoint(folder / CHECKPOINT, processes)
+    except ValueError as error:
+        raise ValueError(f"{error}; to begin anew remove it, or choose another --out") from error
+
+
+def _read_checkpoint(path: Path, processes: Processes) -> Checkpoint | None:
     if processes.count == 1:
         return Checkpoint.load(path) if path.exists() else None
     data = processes.bytes_of_first(path.read_bytes() if processes.is_first and path.exists() else b"")
@@ -216,8 +236,13 @@ def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder of a run."""
-    descriptor = lock_file(folder / ".lock", wait=False)
+    """Keep a second process out of the folder of a run, which is made if there is none."""
+    try:
+        descriptor = lock_file(folder / ".lock", wait=False)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise ValueError(
+            f"{folder}: expected a folder to write to ({error.strerror}); choose another --out"
+        ) from error
     if descriptor is None:
         raise BusyRunError(f"{folder}: another process is training there")
     try:
