@@ -54,11 +54,11 @@ def text(kind, **model):
     )
 
 
-def growing():
+def growing(by="merge"):
     recipe = Recipe(
         Adding(9),
         ModelConfig("kru", 8),
-        growth=GrowthConfig(200, patience=0, gain=0.5, factor=1.0),
+        growth=GrowthConfig(200, by, patience=0, gain=0.5, factor=1.0),
         evaluation=EvaluationConfig(every=4, sequences=40),
         batch_size=3,
         penalty=0.1,
@@ -93,11 +93,23 @@ def compare_with_one(name, processes):
         for a, b in zip(one, other, strict=True):
             assert a == b or abs(a - b) < 1e-4 * abs(a), (name, one, other)
     for key, tensor in alone.model.state_dict().items():
-        mine = together.model.state_dict()[key]
-        torch.testing.assert_close(mine, tensor, rtol=1e-3, atol=1e-3)
-        first = mine.clone()
+        torch.testing.assert_close(together.model.state_dict()[key], tensor, rtol=1e-3, atol=1e-3)
+    expect_same_everywhere(name, together.model)
+
+
+def expect_same_everywhere(name, model):
+    for key, tensor in model.state_dict().items():
+        first = tensor.clone()
         torch.distributed.broadcast(first, 0)
-        assert torch.equal(mine, first), f"{name}: {key} differs between processes"
+        assert torch.equal(tensor, first), f"{name}: {key} differs between processes"
+
+
+def new_terms_are_the_same_everywhere(processes):
+    """They are drawn at random, in each process."""
+    recipe, task = growing("rank")
+    trainer, _ = curve(recipe, task, processes=processes)
+    assert trainer.model.layer.matrix().rank > 2
+    expect_same_everywhere("growing by rank", trainer.model)
 
 
 def go_on_exactly(folder, processes):
@@ -141,6 +153,7 @@ def run(folder, recipe):
         assert processes.count == 2
         for name in CASES:
             compare_with_one(name, processes)
+        new_terms_are_the_same_everywhere(processes)
         go_on_exactly(folder / "cut", processes)
         a_whole_run(folder / "together", recipe, processes)
 

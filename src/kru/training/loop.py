@@ -283,6 +283,8 @@ class Trainer:
 
     def _grow(self, step: Step, seconds: float) -> None:
         grown = grow(step, self.model, self.optimizer)
+        # New terms of a sum are drawn at random, and each process has its own chance.
+        self.processes.weights_of_first(self.model)
         if self._metrics is not None:
             self._metrics.write(
                 step=self.progress.step, epoch=self._epochs(), seconds=seconds, grown=True, **asdict(grown)
