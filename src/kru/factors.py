@@ -163,6 +163,18 @@ def _parse_factor(position: int, factor: int | tuple[int, int]) -> tuple[int, in
     return pair[0], pair[1]
 
 
+def product_text(factors: Sequence[int | tuple[int, int]], rank: int = 1) -> str:
+    """A Kronecker product, or a sum of several, for people to read.
+
+    >>> product_text([(2, 3), (4, 4)])
+    '2x3 ⊗ 4x4'
+    >>> product_text([16, 8], rank=5)
+    '5 x (16 ⊗ 8)'
+    """
+    product = " ⊗ ".join(str(n) if isinstance(n, int) else f"{n[0]}x{n[1]}" for n in factors)
+    return f"{rank} x ({product})" if rank > 1 else product
+
+
 def check_rank(rank: int) -> None:
     """The number of terms of a sum of Kronecker products."""
     if not isinstance(rank, int) or isinstance(rank, bool):

@@ -1,6 +1,7 @@
 """The nearest sum of Kronecker products to a given matrix."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod, sqrt
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kru.factors import Shapes, check_rank, parse_factors
+from kru.ops.kron_reference import kron
 
 SWEEPS = 100
 """At most so many rounds over all factors."""
@@ -182,7 +184,7 @@ class _Weighted:
         rows, columns = self.shapes[f]
         others = [g for g in range(len(terms)) if g != f]
         grams = [self._grams(terms[g], g) for g in others]
-        gram = _kron_of(grams, terms[0].new_ones(rank, rank, 1, 1)).flatten(2)  # (r, s, o o')
+        gram = reduce(kron, grams, terms[0].new_ones(rank, rank, 1, 1)).flatten(2)  # (r, s, o o')
         sizes = [q for _, q in self.shapes]
         count = len(sizes)
         # C[o' k, o j] -> (o o', k j)
@@ -215,13 +217,6 @@ class _Weighted:
         """U_r^H U_s for all pairs of terms: (R, R, Q_g, Q_g)."""
         factor = term.reshape(-1, *self.shapes[g])
         return factor.mH.unsqueeze(1) @ factor.unsqueeze(0)
-
-
-def _kron_of(matrices: list[Tensor], one: Tensor) -> Tensor:
-    """The Kronecker product of matrices (..., n_g, m_g)."""
-    for matrix in matrices:
-        one = torch.einsum("...ij,...kl->...ikjl", one, matrix).flatten(-4, -3).flatten(-2)
-    return one
 
 
 def _until_no_better(

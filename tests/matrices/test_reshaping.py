@@ -3,7 +3,6 @@ import torch
 
 from kru.matrices.reshaping import (
     balanced,
-    kron,
     merged_gradient,
     merged_square,
     split_gradients,
@@ -11,6 +10,7 @@ from kru.matrices.reshaping import (
     to_matrices,
     to_stored,
 )
+from kru.ops.kron_reference import kron
 
 both_fields = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 

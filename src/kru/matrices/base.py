@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes
+from kru.factors import Shapes, product_text
 from kru.moments import Replacement
 
 CONSTRAINTS = ("soft", "exact", "none")
@@ -79,5 +79,5 @@ class RecurrentMatrix(nn.Module):
     def extra_repr(self) -> str:
         gates = f"{self.gates} x " if self.gates > 1 else ""
         terms = f", rank={self.rank}" if self.rank > 1 else ""
-        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
+        product = product_text(self.shapes)
         return f"{gates}{product}{terms}, field={self.field}, constraint={self.constraint}"

@@ -9,7 +9,6 @@ from kru.factors import Shapes
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.factored import expect_neighbours
 from kru.matrices.reshaping import (
-    kron,
     nearest_pair,
     nearest_unitary,
     relative_error,
@@ -18,6 +17,7 @@ from kru.matrices.reshaping import (
 )
 from kru.matrices.triangle import lower_triangle, skew_symmetric
 from kru.moments import Replacement
+from kru.ops.kron_reference import kron
 from kru.precision import computing_dtype, without_autocast
 from kru.unitary import initial_factor
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes, parse_factors
+from kru.factors import Shapes, parse_factors, product_text
 from kru.matrices.reshaping import (
-    kron,
     merged_gradient,
     merged_square,
     nearest_pair,
@@ -18,6 +17,7 @@ from kru.matrices.reshaping import (
     to_stored,
 )
 from kru.moments import Carry, Replacement
+from kru.ops.kron_reference import kron
 from kru.precision import computing_dtype
 
 
@@ -133,9 +133,10 @@ def expect_neighbours(i: int, shapes: Shapes) -> None:
     if not isinstance(i, int) or isinstance(i, bool):
         raise TypeError(f"i: expected the position of a factor, got {type(i).__name__}")
     if not 0 <= i < len(shapes) - 1:
-        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in shapes)
         wanted = f"0 <= i < {len(shapes) - 1}" if len(shapes) > 1 else "two factors at least"
-        raise ValueError(f"i: expected {wanted} to merge factors i and i + 1 of {product}, got {i}")
+        raise ValueError(
+            f"i: expected {wanted} to merge factors i and i + 1 of {product_text(shapes)}, got {i}"
+        )
 
 
 def split_shapes(i: int, parts: Sequence[int | tuple[int, int]], shapes: Shapes) -> Shapes:

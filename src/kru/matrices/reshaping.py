@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kru.factors import Shapes
 from kru.nearest import nearest_kronecker
+from kru.ops.kron_reference import kron
 
 MATRIX = (-2, -1)
 
@@ -24,19 +25,6 @@ def to_stored(matrices: Tensor) -> Tensor:
     if matrices.is_complex():
         return torch.stack([matrices.real, matrices.imag], dim=-3)
     return matrices
-
-
-def kron(a: Tensor, b: Tensor) -> Tensor:
-    """A ⊗ B for batches of matrices: (..., P, Q) and (..., R, S) give (..., P R, Q S).
-
-    >>> import torch
-    >>> a, b = torch.randn(3, 2, 2), torch.randn(3, 4, 5)
-    >>> torch.equal(kron(a, b)[1], torch.kron(a[1], b[1]))
-    True
-    """
-    product = a[..., :, None, :, None] * b[..., None, :, None, :]
-    rows, columns = a.shape[-2] * b.shape[-2], a.shape[-1] * b.shape[-1]
-    return product.reshape(*product.shape[:-4], rows, columns)
 
 
 def merged_gradient(grad_a: Tensor, grad_b: Tensor, a: Tensor, b: Tensor) -> Tensor:

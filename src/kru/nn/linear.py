@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import check_rank, parse_factors, rectangular_shapes
+from kru.factors import check_rank, parse_factors, product_text, rectangular_shapes
 from kru.matrices.factored import Factored
 from kru.nn.reshaping import Reshaped, merge, raise_rank, split
 from kru.ops import kron_matmul
@@ -128,6 +128,6 @@ class KroneckerLinear(Factored):
         return raise_rank(self, [self], by, optimizer)
 
     def extra_repr(self) -> str:
-        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.shapes)
         terms = f", rank={self.rank}" if self.rank > 1 else ""
+        product = product_text(self.shapes)
         return f"{self.in_features}, {self.out_features}, {product}{terms}, bias={self.bias is not None}"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -20,14 +21,21 @@ def kron_dense(factors: Sequence[Tensor]) -> Tensor:
     """
     if len(factors) == 0:
         raise ValueError("factors: expected at least one matrix, got none")
-    total: Tensor | None = None
-    for term in terms_of(factors):
-        dense = term[0]
-        for factor in term[1:]:
-            dense = torch.kron(dense.resolve_conj().contiguous(), factor.resolve_conj().contiguous())
-        total = dense if total is None else total + dense
-    assert total is not None
-    return total
+    # One term after the other: all at once would take the memory of R matrices.
+    return reduce(torch.add, (reduce(kron, term) for term in terms_of(factors)))
+
+
+def kron(a: Tensor, b: Tensor) -> Tensor:
+    """A ⊗ B for batches of matrices: (..., P, Q) and (..., R, S) give (..., P R, Q S).
+
+    >>> import torch
+    >>> a, b = torch.randn(3, 2, 2), torch.randn(3, 4, 5)
+    >>> torch.equal(kron(a, b)[1], torch.kron(a[1], b[1]))
+    True
+    """
+    product = a[..., :, None, :, None] * b[..., None, :, None, :]
+    rows, columns = a.shape[-2] * b.shape[-2], a.shape[-1] * b.shape[-1]
+    return product.reshape(*product.shape[:-4], rows, columns)
 
 
 def terms_of(factors: Sequence[Tensor], dims: int = 2) -> Iterator[Sequence[Tensor]]:

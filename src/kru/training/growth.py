@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from kru.factors import Shapes
+from kru.factors import Shapes, product_text
 from kru.matrices import KroneckerMatrix, RecurrentMatrix, UnitaryKroneckerMatrix
 from kru.parameters import parameter_count
 from kru.tasks import Measure
@@ -49,9 +49,7 @@ class Grown:
     penalty: float
 
     def __str__(self) -> str:
-        product = " ⊗ ".join(map(str, self.factors))
-        terms = f"{self.rank} x " if self.rank > 1 else ""
-        return f"{terms}{product}, {self.recurrent:,} recurrent parameters"
+        return f"{product_text(self.factors, self.rank)}, {self.recurrent:,} recurrent parameters"
 
 
 def expect_growable(config: GrowthConfig, model: Model) -> None:
@@ -60,9 +58,8 @@ def expect_growable(config: GrowthConfig, model: Model) -> None:
         return
     matrix = model.layer.matrix()
     if not isinstance(matrix, KroneckerMatrix | UnitaryKroneckerMatrix) or len(matrix.shapes) < 2:
-        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in matrix.shapes)
         raise ValueError(
-            f"growth: expected a model with two Kronecker factors at least, got {product}; "
+            f"growth: expected a model with two Kronecker factors at least, got {product_text(matrix.shapes)}; "
             "choose model.kind kru, kru-lstm or kru-gru, and more model.factors"
         )
     if config.by == "rank" and matrix.constraint == "exact":
