@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.data import DataLoader, TensorDataset
 
 import kru
 
@@ -64,8 +65,15 @@ def test_report() -> None:
         w = lstm.weight_hh_l0[12 * g : 12 * (g + 1)]
         v = kru.kron_dense(small.matrix().dense_factors(g))
         assert ((w - v).norm() / w.norm()).item() == pytest.approx(matrix.error, rel=1e-4)
-    assert "recurrent_l1.f: 12x12 -> sum of 2 3x3 ⊗ 4x4, error 0." in str(report)
+    assert "recurrent_l1.f: 12x12 -> 2 x (3x3 ⊗ 4x4), error 0." in str(report)
     assert "2,304 entries in 800 parameters, 2.9 times fewer" in str(report)
+
+
+def test_a_complex_entry_is_two_parameters() -> None:
+    layer = kru.KRU(5, 12, factors=[12])
+    small, report = kru.compress(layer, max_parameters=120)
+    assert report.entries == kru.parameter_count(layer).recurrent == 288
+    assert report.compressed == kru.parameter_count(small).recurrent <= 120
 
 
 def test_a_whole_model_within_a_number_of_parameters() -> None:
@@ -111,6 +119,44 @@ def test_fitted_to_the_inputs_that_occur() -> None:
     state = torch.zeros(1, 30, 24), torch.zeros(1, 30, 24)
     _, report = kru.compress(lstm, factors=[4, 6], data=[(packed, state)])
     assert all(0 < matrix.error < 1 for matrix in report.matrices)
+
+
+def test_batches_as_loaders_give_them() -> None:
+    """Tuples and lists have several arguments, dicts named ones; all are the same inputs here."""
+    torch.manual_seed(0)
+    model = Tagger()
+    symbols = torch.randint(20, (8, 9))
+    loader = DataLoader(TensorDataset(symbols), batch_size=4)
+    forms = [[symbols], loader, [(symbols,)], [{"symbols": symbols}], (part for part in symbols.chunk(2))]
+    errors = [kru.compress(model, 700, data=data).report.matrices[0].error for data in forms]
+    assert errors == pytest.approx([errors[0]] * len(forms), rel=1e-6)
+    assert errors[0] < 0.9 * kru.compress(model, 700).report.matrices[0].error
+
+
+def test_a_matrix_that_no_input_reaches_is_fitted_for_its_own_sake() -> None:
+    torch.manual_seed(0)
+    model = Tagger()
+    model.register_module("spare", nn.Linear(12, 12))
+    _, fitted = kru.compress(model, factors=[3, 4], data=[torch.randint(20, (8, 9))])
+    _, plain = kru.compress(model, factors=[3, 4])
+    assert [matrix.name for matrix in fitted.matrices] == ["spare"]
+    assert fitted.matrices[0].error == pytest.approx(plain.matrices[0].error)
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(12, 12), nn.LSTM(3, 12)], ids=["linear", "lstm"])
+def test_frozen_layers_stay_frozen(layer: nn.Module) -> None:
+    for trained in (True, False):
+        small, _ = kru.compress(layer.requires_grad_(trained), factors=[3, 4])
+        assert {parameter.requires_grad for parameter in small.parameters()} == {trained}
+
+
+def test_a_transformer_still_runs() -> None:
+    """In evaluation mode torch's encoder layer reads the weights of its linear layers itself."""
+    model = nn.Sequential(nn.TransformerEncoderLayer(12, 2, 24, batch_first=True), nn.Linear(12, 12)).eval()
+    small, report = kru.compress(model, factors=[3, 4])
+    assert report.kept["0.linear1"] == "nn.TransformerEncoderLayer reads its weights"
+    assert isinstance(small[1], kru.KroneckerLinear)
+    assert small(torch.randn(2, 5, 12)).shape == (2, 5, 12)
 
 
 class Both(nn.Module):
@@ -201,6 +247,12 @@ def test_prime_sizes_become_low_rank() -> None:
             r"expected a layer that can be compressed, got none \(no dense layer\)",
         ),
         ((torch.eye(3), 100), TypeError, "module: expected a module, got Tensor"),
+        ((nn.LSTM(3, 12), 250.5), TypeError, "max_parameters: expected an integer, got float"),
+        (
+            (nn.Linear(4, 4), 100, None, 9),
+            ValueError,
+            "4 x 4 has no two factors with fewer entries in 9 terms",
+        ),
     ],
 )
 def test_bad_arguments(arguments, error: type[Exception], message: str) -> None:
@@ -213,5 +265,25 @@ def test_bad_names_and_data() -> None:
         ValueError, match="only: expected names of layers, got 'lstm'; there are '', 'embedding'"
     ):
         kru.compress(Tagger(), 500, only=["lstm"])
+    with pytest.raises(TypeError, match="only: expected a list of names, got the string 'rnn'"):
+        kru.compress(Tagger(), 500, only="rnn")
     with pytest.raises(ValueError, match="data: expected at least one batch, got none"):
         kru.compress(Tagger(), 700, data=[])
+    with pytest.raises(TypeError, match="data: expected batches, such as a list of tensors, got Tensor"):
+        kru.compress(Tagger(), 700, data=torch.zeros(4, 9, dtype=torch.long))
+    with pytest.raises(TypeError, match="data: expected batches, such as a list of tensors, got int"):
+        kru.compress(Tagger(), 700, data=3)
+    symbols = torch.zeros(4, 9, dtype=torch.long)
+    with pytest.raises(TypeError, match=r"what Tagger takes .*got list \(Tensor, Tensor\): "):
+        kru.compress(Tagger(), 700, data=[[symbols, symbols]])
+    with pytest.raises(ValueError, match="data: expected inputs on which all states are finite"):
+        kru.compress(nn.LSTM(3, 12), factors=[3, 4], data=[torch.full((5, 2, 3), math.nan)])
+
+
+@pytest.mark.parametrize("limit", [{"max_parameters": 700}, {"factors": [4, 4]}], ids=["limit", "factors"])
+def test_weights_that_are_not_numbers(limit) -> None:
+    model = Tagger()
+    with torch.no_grad():
+        model.rnn.weight_hh_l0[3, 5] = math.nan
+    with pytest.raises(ValueError, match="module: expected finite weights, got some in rnn that are not"):
+        kru.compress(model, **limit)

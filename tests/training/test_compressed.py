@@ -72,6 +72,20 @@ def test_every_kind_with_all_terms_is_the_same_model(kind, tiny, tmp_path):
         torch.testing.assert_close(done.model(batch.inputs)[0], model(batch.inputs)[0], rtol=1e-3, atol=1e-4)
 
 
+def test_a_grown_model_does_not_grow_again(tiny, tmp_path, capsys):
+    folder, out = tmp_path / "grown", tmp_path / "small"
+    growth = ["--growth.max-parameters", "200", "--growth.patience", "0", "--growth.gain", "0.5"]
+    assert main(["train", tiny, "--steps", "60", "--quiet", *growth, "--out", str(folder)]) == 0
+    assert read_result(folder / "result.json")["growth"]
+    # Of 8 x 8, the split with the fewest parameters is a column times a row: 16, all complex.
+    low_rank = ["--max-parameters", "32", "--fine-tune", "--steps", "20", "--quiet", "--out", str(out)]
+    assert main(["compress", str(folder), *low_rank]) == 0
+    assert read_result(out / "result.json")["parameters"]["recurrent"] == 32
+    recipe, _ = read_weights(out / WEIGHTS)
+    assert recipe.growth.max_parameters == 0
+    assert main(["evaluate", str(out)]) == 0
+
+
 def test_states_that_occur(dense):
     recipe, model = read_weights(dense / WEIGHTS)
     task = recipe.task.load(None)

@@ -15,7 +15,7 @@ class Candidate:
     """A way to compress the matrices of one layer, all with the same factors.
 
     Attributes:
-        parameters: of all its matrices together.
+        parameters: of all its matrices together; a complex entry has two.
         loss: the sum of their squared relative errors.
     """
 
@@ -32,6 +32,7 @@ def candidates(matrices: Sequence[Tensor], rank: int | None) -> list[Candidate]:
     (N, 1) ⊗ (1, K), whose sums are the matrices of low rank.
     """
     rows, columns = matrices[0].shape
+    numbers = 2 if matrices[0].is_complex() else 1
     found = []
     for shapes in two_factor_splits(rows, columns):
         each = sum(p * q for p, q in shapes)
@@ -39,7 +40,7 @@ def candidates(matrices: Sequence[Tensor], rank: int | None) -> list[Candidate]:
         assert isinstance(losses, Tensor)
         for terms, loss in enumerate(losses.tolist(), 1):
             if terms * each < rows * columns and rank in (None, terms):
-                found.append(Candidate(shapes, terms, len(matrices) * terms * each, loss))
+                found.append(Candidate(shapes, terms, numbers * len(matrices) * terms * each, loss))
     return found
 
 

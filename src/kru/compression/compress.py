@@ -13,6 +13,7 @@ from kru.compression.dense_layers import TORCH_LAYERS, dense_layer
 from kru.compression.inputs import Moments, input_moments
 from kru.compression.report import CompressedMatrix, CompressionReport
 from kru.factors import Shapes, check_rank, parse_factors
+from kru.matrices.reshaping import to_stored
 from kru.nearest import largest_rank, nearest_kronecker
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
 from kru.nn.recurrent import Recurrent
@@ -52,8 +53,9 @@ def compress(
         factors: instead of that, the factors themselves: sizes, or pairs (rows, columns), for all layers with matrices
             of that size. Others are kept.
         rank: the number of terms. None: as many as `max_parameters` allows; with `factors` one.
-        data: sample inputs of the module, such as some batches of the training data (a tuple has several arguments).
-            Then the products with the inputs that occur there are approximated, not the matrices for their own sake.
+        data: sample inputs of the module, such as some batches of the training data: a tuple or list has several
+            arguments, a dict named ones. Then the products with the inputs that occur there are approximated, not
+            the matrices for their own sake. Which factors are chosen within `max_parameters` does not depend on it.
         only: names of the layers within the module to compress (as in `named_modules()`); None for all.
 
     Returns:
@@ -72,11 +74,17 @@ def compress(
     if (max_parameters is None) == (factors is None):
         given = "neither" if factors is None else "both"
         raise ValueError(f"max_parameters, factors: expected one of them, got {given}")
+    if max_parameters is not None and (
+        not isinstance(max_parameters, int) or isinstance(max_parameters, bool)
+    ):
+        raise TypeError(f"max_parameters: expected an integer, got {type(max_parameters).__name__}")
     if rank is not None:
         check_rank(rank)
+    if isinstance(only, str):
+        raise TypeError(f"only: expected a list of names, got the string {only!r}")
     before = parameter_count(module).total
     module, layers, kept = _found_layers(module, only)
-    matrices = {name: _matrices(layer) for name, layer in layers.items()}
+    matrices = {name: _matrices(name, layer) for name, layer in layers.items()}
     if factors is not None:
         chosen = _given_factors(matrices, factors, rank or 1, kept)
     else:
@@ -116,6 +124,9 @@ def _found_layers(
             raise ValueError(
                 f"only: expected names of layers, got {name!r}; there are {', '.join(map(repr, names))}"
             )
+    # Its fast path reads the weights of its linear layers, past their forward.
+    encoders = [layer for layer in names.values() if isinstance(layer, nn.TransformerEncoderLayer)]
+    read = {id(child) for encoder in encoders for child in encoder.children()}
     owners = Counter(id(p) for child in names.values() for p in child._parameters.values() if p is not None)
     layers: dict[str, nn.Module] = {}
     kept: dict[str, str] = {}
@@ -129,6 +140,8 @@ def _found_layers(
             kept[name] = "its first state is learned"
         elif any(owners[id(p)] > 1 for p in layer._parameters.values() if p is not None):
             kept[name] = "its weights are shared"
+        elif id(layer) in read:
+            kept[name] = "nn.TransformerEncoderLayer reads its weights"
         elif isinstance(layer, TORCH_LAYERS):
             layers[name] = dense_layer(layer)
             module = _replaced(module, layer, layers[name])
@@ -138,16 +151,19 @@ def _found_layers(
 
 
 @torch.no_grad()
-def _matrices(layer: nn.Module) -> list[_Matrix]:
-    if isinstance(layer, nn.Linear):
-        return [_Matrix("", "", layer.weight)]
-    assert isinstance(layer, Recurrent)
+def _matrices(name: str, layer: nn.Module) -> list[_Matrix]:
     found = []
-    for index in range(layer.num_layers):
-        for reverse, suffix in enumerate(layer._suffixes(index)):
-            matrix = layer.matrix(index, reverse=bool(reverse))
-            for g, gate in enumerate(layer.gates):
-                found.append(_Matrix(suffix, gate, kron_dense(matrix.dense_factors(g))))
+    if isinstance(layer, Recurrent):
+        for index in range(layer.num_layers):
+            for reverse, suffix in enumerate(layer._suffixes(index)):
+                matrix = layer.matrix(index, reverse=bool(reverse))
+                for g, gate in enumerate(layer.gates):
+                    found.append(_Matrix(suffix, gate, kron_dense(matrix.dense_factors(g))))
+    else:
+        assert isinstance(layer, nn.Linear)
+        found.append(_Matrix("", "", layer.weight))
+    if not all(matrix.w.isfinite().all() for matrix in found):
+        raise ValueError(f"module: expected finite weights, got some in {name or 'it'} that are not")
     return found
 
 
@@ -181,7 +197,8 @@ def _within_budget(
         found[name] = candidates([matrix.w for matrix in own], rank)
         if not found[name]:
             rows, columns = own[0].w.shape
-            kept[name] = f"{rows} x {columns} has no two factors with fewer entries"
+            terms = f" in {rank} terms" if rank is not None and rank > 1 else ""
+            kept[name] = f"{rows} x {columns} has no two factors with fewer entries{terms}"
             del found[name]
     if not found:
         return {}
@@ -201,14 +218,13 @@ def _compressed_layer(
         by_suffix.setdefault(suffix, []).append(found.factors)
         several = isinstance(layer, Recurrent) and len(layer.gates) > 1
         path = ".".join(filter(None, [name, f"recurrent{suffix}" if suffix else "", gate if several else ""]))
-        report.append(CompressedMatrix(path or "weight", (w.shape[0], w.shape[1]), shapes, rank, found.error))
+        size = w.shape[0], w.shape[1]
+        report.append(CompressedMatrix(path or "weight", size, shapes, rank, found.error, w.is_complex()))
     for suffix, gates in by_suffix.items():
         owner: Any = getattr(new, f"recurrent{suffix}") if suffix else new
         for parameter, factors in zip(owner.factor_parameters, zip(*gates, strict=True), strict=True):
             stacked = torch.stack(factors, dim=1 if rank > 1 else 0)  # (R, gates, P, Q)
-            if stacked.is_complex():
-                stacked = torch.stack([stacked.real, stacked.imag], dim=-3)
-            parameter.copy_(stacked.reshape(parameter.shape))
+            parameter.copy_(to_stored(stacked).reshape(parameter.shape))
     return new.train(layer.training), report
 
 
@@ -249,6 +265,8 @@ def _empty_layer(layer: nn.Module, shapes: Shapes, rank: int) -> nn.Module:
     for key, tensor in new.state_dict().items():
         if key in weights and not key.startswith("recurrent_l"):
             tensor.copy_(weights[key])
+    if not any(parameter.requires_grad for parameter in layer.parameters()):
+        new.requires_grad_(False)
     return new
 
 

@@ -30,6 +30,8 @@ def dense_layer(module: nn.RNNBase) -> Recurrent:
             tensor.copy_(weights[f"weight_hh_l{suffix}"].reshape(tensor.shape))
         else:
             tensor.copy_(_bias(weights, kind, suffix, module))
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        layer.requires_grad_(False)
     return layer.train(module.training)
 
 

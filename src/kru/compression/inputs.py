@@ -1,6 +1,6 @@
 """The inputs that matrices meet when a model runs on sample data, as second moments."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -21,9 +21,12 @@ def input_moments(model: nn.Module, layers: Iterable[nn.Module], data: Iterable[
     """E x x^H of what each matrix of these layers is applied to, when the model runs on the data.
 
     Args:
-        model: run once for each entry of the data, in evaluation mode: `model(entry)`, or `model(*entry)` for a tuple.
+        model: run once for each entry of the data, in evaluation mode: `model(entry)`, `model(*entry)` for a tuple or
+            list, `model(**entry)` for a dict.
         layers: recurrent layers of this library and linear ones, within the model.
     """
+    if isinstance(data, Tensor) or not isinstance(data, Iterable):
+        raise TypeError(f"data: expected batches, such as a list of tensors, got {type(data).__name__}")
     sums: Moments = {}
 
     def record(layer: nn.Module, suffix: str, inputs: Tensor) -> None:
@@ -42,11 +45,43 @@ def input_moments(model: nn.Module, layers: Iterable[nn.Module], data: Iterable[
         stack.callback(model.train, training)
         count = 0
         for entry in data:
-            model(*entry) if isinstance(entry, tuple) else model(entry)
+            _call(model, entry)
             count += 1
     if not count:
         raise ValueError("data: expected at least one batch, got none")
+    if not all(total.isfinite().all() for total in sums.values()):
+        raise ValueError(
+            "data: expected inputs on which all states are finite, got some on which they are not"
+        )
     return {key: _with_ridge(total) for key, total in sums.items()}
+
+
+def _call(model: nn.Module, entry: Any) -> None:
+    try:
+        if isinstance(entry, Mapping):
+            model(**entry)
+        elif isinstance(entry, tuple | list):
+            model(*entry)
+        else:
+            model(entry)
+    except TypeError as error:
+        raise TypeError(
+            f"data: expected batches that are what {type(model).__name__} takes (a tuple or list has several "
+            f"arguments, a dict named ones; leave out targets), got {_described(entry)}: {error}"
+        ) from error
+
+
+def _described(entry: Any) -> str:
+    """
+    >>> _described([torch.zeros(2), "a"]), _described({"x": 1})
+    ('list (Tensor, str)', 'dict (x: int)')
+    """
+    kind = type(entry).__name__
+    if isinstance(entry, Mapping):
+        return f"{kind} ({', '.join(f'{key}: {type(value).__name__}' for key, value in entry.items())})"
+    if isinstance(entry, tuple | list):
+        return f"{kind} ({', '.join(type(value).__name__ for value in entry)})"
+    return kind
 
 
 def _with_ridge(moments: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kru.factors import Shapes
+from kru.factors import Shapes, product_text
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class CompressedMatrix:
         shape: rows and columns.
         factors, rank: shapes of the factors, and the number of terms.
         error: ||W - V|| / ||W||, with sample data on the inputs that occur there.
+        is_complex: whether each entry is two numbers.
     """
 
     name: str
@@ -21,19 +22,20 @@ class CompressedMatrix:
     factors: Shapes
     rank: int
     error: float
+    is_complex: bool = False
 
     @property
     def entries(self) -> int:
-        return self.shape[0] * self.shape[1]
+        """Numbers of the matrix; a complex one has two in each place."""
+        return (1 + self.is_complex) * self.shape[0] * self.shape[1]
 
     @property
     def parameters(self) -> int:
-        return self.rank * sum(rows * columns for rows, columns in self.factors)
+        return (1 + self.is_complex) * self.rank * sum(rows * columns for rows, columns in self.factors)
 
     def __str__(self) -> str:
-        product = " ⊗ ".join(f"{rows}x{columns}" for rows, columns in self.factors)
-        terms = f"sum of {self.rank} {product}" if self.rank > 1 else product
-        return f"{self.name}: {self.shape[0]}x{self.shape[1]} -> {terms}, error {self.error:.3f}"
+        product = product_text(self.factors, self.rank)
+        return f"{self.name}: {self.shape[0]}x{self.shape[1]} -> {product}, error {self.error:.3f}"
 
 
 @dataclass(frozen=True)

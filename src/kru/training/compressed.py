@@ -10,7 +10,7 @@ from kru.compression.choice import two_factor_splits
 from kru.factors import Shapes
 from kru.nn.states import State
 from kru.tasks import Task
-from kru.training.config import ModelConfig, Recipe, ScheduleConfig
+from kru.training.config import GrowthConfig, ModelConfig, Recipe, ScheduleConfig
 from kru.training.model import Model, build_model, problem_sizes
 from kru.training.recipes import with_budget
 
@@ -56,7 +56,10 @@ def compress_run(
         only=["layer"],
     )
     first = report.matrices[0]
-    recipe = replace(recipe, model=_config(config, first.factors, first.rank), penalty=0.0)
+    # Without growth: what was made smaller should not grow again.
+    recipe = replace(
+        recipe, model=_config(config, first.factors, first.rank), penalty=0.0, growth=GrowthConfig()
+    )
     built = build_model(recipe.model, problem_sizes(recipe.task))
     built.load_state_dict(module.state_dict())
     return CompressedRun(recipe, built, report)
