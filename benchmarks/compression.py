@@ -5,7 +5,8 @@
 For each size: sums of Kronecker products and, at equal parameters, matrices of low rank; their test measure when the
 matrices themselves are fitted, when their products with the states that occur are, and after some further epochs; and
 the same architecture trained from scratch. The dense model is trained further as well. The record is
-results/compress/TASK-seedN.json, which `kru results --out` makes a section of. An interrupted run goes on where it was.
+results/compress/TASK-seedN.json, of which `kru results --out` makes a section with the figure results/compress.png. An
+interrupted run goes on where it was.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kru.report.compression import draw_compression
 from kru.tasks import Task
 from kru.training.compressed import CompressedRun, compress_run, fine_tuning
 from kru.training.config import Recipe
@@ -163,6 +165,8 @@ def main() -> None:
     options = parser.parse_args()
     record = Experiment(options.task, options.seed, options.runs, options.data_dir).run()
     write_result(options.results / f"{options.task}-seed{options.seed}.json", record)
+    for path in draw_compression(options.results):
+        print(f"figure: {path}")
 
 
 if __name__ == "__main__":

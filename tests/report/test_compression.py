@@ -1,9 +1,10 @@
-"""The section on compressed models."""
+"""The section on compressed models and its figure."""
 
 import json
+from xml.etree import ElementTree
 
 from kru.cli import main
-from kru.report.compression import compression_section
+from kru.report.compression import compression_section, draw_compression, drawn_ratio
 
 RUN = {
     "valid": 8.1,
@@ -11,6 +12,7 @@ RUN = {
     "parameters": {"total": 900, "recurrent": 256},
     "epochs": 3.0,
     "cpu_seconds": 7.4,
+    "curve": [[10, 9.0], [20, 8.5], [30, 8.25]],
 }
 ROW = {
     "ratio": 10,
@@ -30,6 +32,7 @@ RECORD = {
     "units": 8,
     "dense": RUN,
     "dense_further": RUN | {"test": 8.2, "epochs": 0.5},
+    "curve": RUN["curve"],
     "rows": [
         ROW,
         {key: value for key, value in ROW.items() if key != "scratch"} | {"kind": "low-rank", "rank": 1},
@@ -38,14 +41,38 @@ RECORD = {
 
 
 def test_a_table_for_each_record(tmp_path):
-    assert compression_section(tmp_path) == ""
-    (tmp_path / "jsb-seed1.json").write_text(json.dumps(RECORD))
-    section = compression_section(tmp_path)
+    folder, page = tmp_path / "compress", tmp_path / "RESULTS.md"
+    folder.mkdir()
+    assert compression_section(folder, page) == ""
+    (folder / "jsb-seed1.json").write_text(json.dumps(RECORD))
+    section = compression_section(folder, page)
     assert "**JSB Chorales**, 8 units, negative log-likelihood per step." in section
     assert "256 recurrent parameters of 900, has 8.250 on test after 3 epochs (7 CPU seconds)" in section
     assert "0.5 further epochs give 8.200" in section
-    assert "| 10 | sum of 2 4 ⊗ 2 | 25 | 9.500 | 8.750 | 8.125 | 8.375 |" in section
+    assert "| 10 | 2 x (4 ⊗ 2) | 25 | 9.500 | 8.750 | 8.125 | 8.375 |" in section
     assert "| 10 | rank 1 | 25 | 9.500 | 8.750 | 8.125 |  |" in section
+    assert "![" not in section
+
+
+def test_a_figure_with_a_panel_for_each_record(tmp_path):
+    folder = tmp_path / "compress"
+    assert draw_compression(folder) == []
+    folder.mkdir()
+    for task in ("jsb", "ptb"):
+        (folder / f"{task}-seed1.json").write_text(json.dumps(RECORD | {"task": task}))
+    assert [path.name for path in draw_compression(folder)] == ["compress.png", "compress.svg"]
+    drawing = ElementTree.parse(tmp_path / "compress.svg").getroot()
+    groups = [group.get("id") or "" for group in drawing.iter()]
+    assert sum(group.startswith("axes_") for group in groups) == 2
+    section = compression_section(folder, tmp_path / "docs" / "RESULTS.md")
+    assert "![Compressed models](../compress.png)" in section
+
+
+def test_the_size_that_is_drawn():
+    rows = [ROW | {"ratio": ratio} for ratio in (50, 10, 25)]
+    assert drawn_ratio({"rows": rows}) == 25
+    without = [{key: value for key, value in row.items() if key != "scratch"} for row in rows[1:]]
+    assert drawn_ratio({"rows": [rows[0], *without]}) == 50
 
 
 def test_the_page_of_results_has_it(tmp_path, capsys):

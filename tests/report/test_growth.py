@@ -29,6 +29,7 @@ def record(setting, seed, values, seconds, *, growth=(), recurrent=32, accuracy=
         "task": "jsb",
         "setting": setting,
         "clock": "cpu",
+        "commit": f"c0ffee{seed}",
         "growth": [
             {"step": step, "factors": [16], "rank": 1, "penalty_before": 0.02, "penalty": 0.08}
             for step in growth
@@ -68,6 +69,8 @@ def test_findings_compare_at_equal_steps_and_at_equal_time():
     assert "| small factors | 32 | 9.000 ± 0.000 | 9.100 ± 0.000 | 300 | 30 | 30 | 2 |" in text
     assert "| one dense matrix | 256 | 8.601 ± 0.001 | 8.701 ± 0.001 | 200 | 60 | 90 | 2 |" in text
     assert "| grown by merging | 256 | 8.700 ± 0.000 | 8.800 ± 0.000 | 300 | 60 | 60 | 2 |" in text
+    assert "`kru study growth --cpu-time`: the smallest factors" in text
+    assert "commit c0ffee1, c0ffee2." in text
     assert "small's best after steps | after CPU seconds | CPU seconds in all" in text
 
 
@@ -76,14 +79,16 @@ def test_runs_that_never_get_there_and_seeds_that_are_missing():
     assert "| one dense matrix | 32 | 8.900 | 9.000 | not by all seeds | not by all seeds |" in study_text(
         "growth", found
     )
-    assert "the dense matrix is worse by 0.5 ± 0 than" in study_text("growth", found)
+    assert "the dense matrix is worse by 0.5 (one seed) than" in study_text("growth", found)
     other = [record("small", 1, [9.0, 8.5, 8.4], 10.0), record("raised", 1, [9.0, 8.5, 8.4], 10.0)]
     assert "Grown by rank, nothing grew with the first seed." in study_text("growth", other)
+    apart = [record("small", 1, [9.0, 8.5, 8.4], 10.0), record("large", 2, [9.0, 8.5, 8.4], 10.0)]
+    assert "the dense matrix is not comparable (no common seed) with the small" in study_text("growth", apart)
     more = [
         record("small", 1, [10, 20, 30], 1, accuracy=True),
         record("large", 1, [10, 20, 40], 1, accuracy=True),
     ]
-    assert "the dense matrix is better by 10 ± 0" in study_text("growth", more)
+    assert "the dense matrix is better by 10 (one seed) than" in study_text("growth", more)
 
 
 def test_the_figure_has_steps_and_time_for_each_task(tmp_path):

@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
         sections = study_sections(options.results / "studies", options.out)
-        sections += filter(None, [compression_section(options.results / "compress")])
+        sections += filter(None, [compression_section(options.results / "compress", options.out)])
         write_atomically(options.out, report(tables, beside, sections).encode())
     if options.headline is not None:
         page = put_between_marks(_page(options.headline), headline(results))

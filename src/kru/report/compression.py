@@ -1,10 +1,16 @@
-"""The section on compressed models, from the records of benchmarks/compression.py."""
+"""The section on compressed models and its figure, from the records of benchmarks/compression.py."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+
+from kru.factors import product_text
+from kru.report.figures import limits
+from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.text import markdown
 
 TITLES = {"jsb": "JSB Chorales", "ptb": "Penn Treebank characters"}
@@ -19,10 +25,20 @@ HEADER = (
     "from scratch",
 )
 
+KIND_COLOURS = (COLOURS["kru"], COLOURS["kru-lstm"], COLOURS["rnn"])
+"""Of the kinds of matrices in a record, in their order: two factors, three, low rank."""
 
-def compression_section(folder: Path) -> str:
-    """Markdown with a table for each record TASK-seedN.json in the folder; empty without any."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*-seed*.json"))]
+Record = dict[str, Any]
+
+
+def compression_section(folder: Path, page: Path) -> str:
+    """Markdown with a table for each record TASK-seedN.json in the folder; empty without any.
+
+    Args:
+        folder: of the records, such as results/compress; the figure is beside it, results/compress.png.
+        page: the file that the section is for, from which the figure is linked.
+    """
+    records = read_records(folder)
     if not records:
         return ""
     parts = [
@@ -34,13 +50,68 @@ def compression_section(folder: Path) -> str:
     ]
     for record in records:
         parts += [_paragraph(record), markdown(HEADER, [_row(row, record) for row in record["rows"]], left=2)]
+    picture = folder.with_suffix(".png")
+    if picture.exists():
+        parts.append(f"![Compressed models]({Path(os.path.relpath(picture, page.parent)).as_posix()})")
     return "\n\n".join(parts)
 
 
-def _paragraph(record: dict[str, Any]) -> str:
+def read_records(folder: Path) -> list[Record]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*-seed*.json"))]
+
+
+def draw_compression(folder: Path) -> list[Path]:
+    """The validation measure over the steps of training, a panel for each record; beside the folder, as PNG and SVG.
+
+    The dense model from the start, and models with compressed matrices of about one size: from the start, and trained
+    further after the compression.
+    """
+    records = read_records(folder)
+    if not records:
+        return []
+    figure, axes = new_figure(len(records))
+    for panel, record in zip(axes, records, strict=True):
+        _draw(panel, record)
+    return save_figure(figure, folder)
+
+
+def _draw(axes: Axes, record: Record) -> None:
+    ratio = drawn_ratio(record)
+    rows = [row for row in record["rows"] if row["ratio"] == ratio]
+    lines = [("dense", record["curve"], COLOURS["lstm"], "--")]
+    for row, colour in zip(rows, KIND_COLOURS, strict=False):
+        lines.append((f"{_matrix(row)}, compressed", row["further"]["curve"], colour, "-"))
+        if "scratch" in row:
+            lines.append((f"{_matrix(row)}, from scratch", row["scratch"]["curve"], colour, ":"))
+    values: list[float] = []
+    for name, curve, colour, dashes in lines:
+        axes.plot(*zip(*curve, strict=True), color=colour, linestyle=dashes, label=name)
+        values += [value for _, value in curve[len(curve) // 10 :]]
+    axes.set(
+        title=f"{_title(record)}, about {ratio} times fewer",
+        xlabel="training steps",
+        ylabel=f"validation\n{record['measure']}",
+        ylim=limits(values, lower_is_better=True),
+    )
+    axes.legend(fontsize=9)
+
+
+def drawn_ratio(record: Record) -> int:
+    """The middle one of the sizes that were also trained from scratch, else of all."""
+    rows = [row for row in record["rows"] if "scratch" in row] or record["rows"]
+    ratios: list[int] = sorted({row["ratio"] for row in rows})
+    return ratios[len(ratios) // 2]
+
+
+def _title(record: Record) -> str:
+    task: str = record["task"]
+    return TITLES.get(task, task)
+
+
+def _paragraph(record: Record) -> str:
     dense, longer = record["dense"], record["dense_further"]
     return (
-        f"**{TITLES.get(record['task'], record['task'])}**, {record['units']} units, {record['measure']}. The dense "
+        f"**{_title(record)}**, {record['units']} units, {record['measure']}. The dense "
         f"model, {dense['parameters']['recurrent']:,} recurrent parameters of {dense['parameters']['total']:,}, has "
         f"{dense['test']:.3f} on test after {dense['epochs']:g} epochs ({dense['cpu_seconds']:.0f} CPU seconds); "
         f"{longer['epochs']:g} further epochs give {longer['test']:.3f}. `{record['command']}`, commit "
@@ -48,16 +119,20 @@ def _paragraph(record: dict[str, Any]) -> str:
     )
 
 
-def _row(row: dict[str, Any], record: dict[str, Any]) -> Sequence[str]:
+def _row(row: Record, record: Record) -> Sequence[str]:
     dense = record["dense"]["parameters"]["recurrent"]
-    product = " ⊗ ".join(row["kind"].split("x")) if row["kind"] != "low-rank" else ""
-    terms = f"sum of {row['rank']} " if row["rank"] > 1 else ""
     return (
         f"{dense / row['parameters']:.0f}",
-        terms + product if product else f"rank {row['rank']}",
+        _matrix(row),
         f"{row['parameters']:,}",
         f"{row['matrix']['test']:.3f}",
         f"{row['states']['test']:.3f}",
         f"{row['further']['test']:.3f}",
         f"{row['scratch']['test']:.3f}" if "scratch" in row else "",
     )
+
+
+def _matrix(row: Record) -> str:
+    if row["kind"] == "low-rank":
+        return f"rank {row['rank']}"
+    return product_text([int(size) for size in row["kind"].split("x")], row["rank"])

@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 
+from kru.factors import product_text
 from kru.report.figures import Axis, limits
 from kru.report.records import Result
 from kru.report.style import COLOURS, new_figure, save_figure
@@ -32,21 +33,27 @@ STYLE = {
 def growth_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        f"`kru study growth`: the smallest factors, one dense matrix, and the small factors grown {_when()}, by "
+        f"`{_command(records)}`: the smallest factors, one dense matrix, and the small factors grown {_when()}, by "
         f"merging neighbours up to the dense matrix or by adding terms up to a sum of {TERMS} products. All else is "
-        "equal, rates are constant and the horizon is short. Means over seeds with the standard deviation."
+        "equal, rates are constant and the horizon is short. Means over seeds with the standard deviation, commit "
+        f"{', '.join(sorted({run['commit'] for run in records})) or 'none yet'}."
     ]
     for task, runs in by_task(records, GROWTH_TASKS).items():
         parts += [_finding(task, runs), growth_table(runs)]
     return parts
 
 
+def _command(records: Sequence[Result]) -> str:
+    on_cpu = any(run.get("clock") == "cpu" for run in records)
+    return "kru study growth --cpu-time" if on_cpu else "kru study growth"
+
+
 def _when() -> str:
     parts = (
-        f"after {patience + 1} not {100 * gain:g} % better ({task})"
+        f"{task}: {patience + 1} in a row not {100 * gain:g} % better than the best"
         for task, (patience, gain) in STALLS.items()
     )
-    return f"when validation stalls, {', '.join(parts)}"
+    return f"when validations stall ({'; '.join(parts)})"
 
 
 def growth_table(runs: Runs) -> str:
@@ -108,7 +115,7 @@ def _steps_of_growth(label: str, found: Sequence[Result]) -> str:
     if not first:
         return f"{NAMES[label].capitalize()}, nothing grew with the first seed."
     shown = "; ".join(
-        f"{'' if point['rank'] == 1 else str(point['rank']) + ' x '}{' ⊗ '.join(map(str, point['factors']))} "
+        f"{product_text(point['factors'], point['rank'])} "
         f"at step {point['step']:,} (penalty {point['penalty_before']:.2g} to {point['penalty']:.2g})"
         for point in first
     )
@@ -158,13 +165,13 @@ def _best_within(run: Result, axis: Axis, bound: float) -> float:
 
 def _difference(runs: Runs, of: str, other: str, axis: Axis) -> tuple[float, float]:
     """By how much `other` is better than `of` when both have had as much of `axis` as the one that ended first,
-    the mean over seeds, and its standard deviation."""
+    the mean over seeds, and its standard deviation, which is not a number for one seed."""
     gains = []
     for one, two in _pairs(runs, of, other):
         bound = min(_last(one)[axis], _last(two)[axis])
         gain = _best_within(one, axis, bound) - _best_within(two, axis, bound)
         gains.append(gain if one["lower_is_better"] else -gain)
-    return fmean(gains or [math.nan]), stdev(gains) if len(gains) > 1 else 0.0
+    return fmean(gains or [math.nan]), stdev(gains) if len(gains) > 1 else math.nan
 
 
 def _pairs(runs: Runs, one: str, other: str) -> list[tuple[Result, Result]]:
@@ -177,9 +184,13 @@ def _words(difference: tuple[float, float]) -> str:
     """
     >>> _words((0.1234, 0.01)), _words((-0.02, 0.005)), _words((0.003, 0.01))
     ('better by 0.12 ± 0.01 than', 'worse by 0.02 ± 0.005 than', 'no different (0.003 ± 0.01) from')
+    >>> _words((-0.003, math.nan)), _words((math.nan, math.nan))
+    ('worse by 0.003 (one seed) than', 'not comparable (no common seed) with')
     """
     gain, spread = difference
-    size = f"{abs(gain):.2g} ± {spread:.1g}"
+    if math.isnan(gain):
+        return "not comparable (no common seed) with"
+    size = f"{abs(gain):.2g} (one seed)" if math.isnan(spread) else f"{abs(gain):.2g} ± {spread:.1g}"
     if abs(gain) <= spread:
         return f"no different ({gain:.2g} ± {spread:.1g}) from"
     return f"{'better' if gain > 0 else 'worse'} by {size} than"
