@@ -69,7 +69,7 @@ def draw_compression(folder: Path) -> list[Path]:
     records = read_records(folder)
     if not records:
         return []
-    figure, axes = new_figure(len(records))
+    figure, axes = new_figure(len(records), in_a_row=1, size=(10.0, 4.4))
     for panel, record in zip(axes, records, strict=True):
         _draw(panel, record)
     return save_figure(figure, folder)
@@ -93,7 +93,8 @@ def _draw(axes: Axes, record: Record) -> None:
         ylabel=f"validation\n{record['measure']}",
         ylim=limits(values, lower_is_better=True),
     )
-    axes.legend(fontsize=9)
+    # Seven lines would hide the curves.
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def drawn_ratio(record: Record) -> int:
