@@ -67,6 +67,17 @@ def test_write_atomically_replaces(tmp_path):
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_write_atomically_replaces_nothing_but_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(
+            ValueError, match="expected a file or a new name, got a folder, a device or a pipe"
+        ):
+            write_atomically(path, b"one")
+    assert (tmp_path / "pipe").is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 def test_damaged_and_foreign_files_are_named(tmp_path):
     path = tmp_path / "c.safetensors"
     with pytest.raises(ValueError, match="no such file"):

@@ -5,7 +5,13 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Give `path` the contents `data` in one step; what was there before stays until all of it is on disk."""
+    """Give `path` the contents `data` in one step; what was there before stays until all of it is on disk.
+
+    Raises:
+        ValueError: there is something else than a file, such as a folder or the device /dev/null.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: expected a file or a new name, got a folder, a device or a pipe")
     path.parent.mkdir(parents=True, exist_ok=True)
     # One fixed name: a process that is killed here leaves at most one such file, which the next call reuses.
     unfinished = path.with_name(path.name + ".tmp")
