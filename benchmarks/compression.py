@@ -57,7 +57,8 @@ class Case:
 
 CASES = {
     "jsb": Case("jsb-lstm", 128, 50, 10, 0.2, ((16, 8), (4, 4, 8)), RATIOS),
-    "ptb": Case("ptb-small-lstm", 150, 2, 0.2, 0.5, ((15, 10), (5, 5, 6)), (25,)),
+    # No third factor here: at equal parameters it means 26 terms, which take most of an hour.
+    "ptb": Case("ptb-small-lstm", 150, 2, 0.2, 0.5, ((15, 10),), (25,)),
 }
 
 
