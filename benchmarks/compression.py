@@ -40,7 +40,7 @@ class Case:
         source: the recipe.
         units: in place of the recipe's.
         epochs: of the dense model, and of compressed ones from scratch.
-        further: epochs, or parts of one, after the compression.
+        further: epochs after the compression.
         rate: of that training, as a fraction of the recipe's.
         factors: Kronecker factors to try.
         scratch: the ratios at which the same architecture is trained from scratch.
@@ -49,7 +49,7 @@ class Case:
     source: str
     units: int
     epochs: int
-    further: float
+    further: int
     rate: float
     factors: tuple[tuple[int, ...], ...]
     scratch: tuple[int, ...]
@@ -58,7 +58,7 @@ class Case:
 CASES = {
     "jsb": Case("jsb-lstm", 128, 50, 10, 0.2, ((16, 8), (4, 4, 8)), RATIOS),
     # No third factor here: at equal parameters it means 26 terms, which take most of an hour.
-    "ptb": Case("ptb-small-lstm", 150, 2, 0.2, 0.5, ((15, 10),), (25,)),
+    "ptb": Case("ptb-small-lstm", 150, 2, 1, 1.0, ((15, 10),), (25,)),
 }
 
 
@@ -123,8 +123,7 @@ class Experiment:
         return compress_run(self.recipe, model, self.task, factors=shapes, rank=rank, batches=batches)
 
     def _further(self, recipe: Recipe) -> Recipe:
-        epoch = len(self.task.train_batches(recipe.batch_size, epoch=0, seed=recipe.seed))
-        return fine_tuning(recipe, self.case.rate, steps=round(self.case.further * epoch))
+        return fine_tuning(recipe, self.case.rate, epochs=self.case.further)
 
     def _test(self, model: Model) -> float:
         return evaluate(model, self.task, "test", self.recipe.evaluation.batch_size)
