@@ -42,6 +42,7 @@ def one_line(capsys):
             ["train", "copy-1000-kru", "--model.hidden-size", "9" * 30],
             r"model.hidden-size: expected 1 to 2\^24",
         ),
+        (["train", "copy-1000-kru", "--model.rank", "9" * 30], r"model.rank: expected 1 to 2\^24, got 999"),
         (["train", "copy-1000-kru", "--task.T", "9" * 30], r"T: expected at most 1,000,000,000, got 999"),
         (["train", "x" * 300 + ".toml"], r"toml: File name too long"),
         (["data", "list", "--data-dir", "x" * 300], r"gz: File name too long"),

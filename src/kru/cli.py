@@ -1,7 +1,6 @@
 """The command line: `kru COMMAND ...`."""
 
 import contextlib
-import errno
 import importlib
 import io
 import os
@@ -13,6 +12,7 @@ import tyro
 
 from kru.data import DataError
 from kru.spelling import did_you_mean
+from kru.wrong_path import is_wrong_path
 
 
 class Command(NamedTuple):
@@ -43,21 +43,6 @@ COMMANDS = {
     "export": Command("kru.commands.export", "write a trained model as ONNX, C99 or a torch.export program"),
     "data": Command("kru.commands.data", "list, fetch, check and generate data"),
 }
-
-
-# A path that cannot be what it was given for; other errors of the system, such as a full disk, are nobody's mistake.
-WRONG_PATHS = (
-    errno.ENOENT,
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.EINVAL,
-)
 
 
 class UsageError(Exception):
@@ -92,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         message = f"{os.fsdecode(error.filename)}: {error.strerror}" if named else str(error)
-        return _fail(name, message, 2 if error.errno in WRONG_PATHS else 1)
+        return _fail(name, message, 2 if is_wrong_path(error) else 1)
     except MemoryError as error:
         return _fail(name, f"not enough memory{f' ({error})' if str(error) else ''}", 1)
     except RuntimeError as error:

@@ -149,7 +149,18 @@ def test_reports_to_the_wrong_place_are_one_line(arguments, message, results, tm
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"seed": "one"}, {"parameters": {}}, {"curve": [3]}, {"curve": None}, {"test": "good"}]
+    "wrong",
+    [
+        {"seed": "one"},
+        {"parameters": {}},
+        {"parameters": None},
+        {"parameters": {"total": "many", "recurrent": 2}},
+        {"curve": [3]},
+        {"curve": None},
+        {"curve": [{"valid": 1.0}]},
+        {"curve": [{"step": 1, "seconds": 1.0, "valid": "good"}]},
+        {"test": "good"},
+    ],
 )
 def test_results_of_another_kind_are_named(wrong, results, capsys):
     (results / "jsb-rnn-seed1.json").write_text(json.dumps(made_up("jsb-rnn") | wrong))
@@ -160,7 +171,7 @@ def test_results_of_another_kind_are_named(wrong, results, capsys):
     )
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"recipe": "x"}'])
+@pytest.mark.parametrize("text", ["", "[1]", '{"recipe": "x"}', "[" * 100_000])
 def test_files_that_are_no_results_are_named(text, tmp_path, capsys):
     (tmp_path / "x-seed1.json").write_text(text)
     assert main(["results", "--results", str(tmp_path)]) == 2

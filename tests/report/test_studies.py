@@ -35,7 +35,7 @@ def record(task, setting, seed, valid, norm=1.5, **others):
         "task": task,
         "setting": setting,
         "spectrum": {"condition_number": norm**2, "spectral_norm": norm, "spectral_radius": norm**0.5},
-        "curve": [{"step": 5, "valid": valid}],
+        "curve": [{"step": 5, "seconds": 1.0, "valid": valid}],
     }
     return made | others
 
@@ -170,6 +170,23 @@ def test_a_study_runs_records_and_skips(tiny_study, tmp_path, capsys):
     write_result(Path("results/jsb-kru-seed1.json"), {**record("jsb", "", 1, 8.0), **result_keys()})
     assert main(["results", "--out", "RESULTS.md"]) == 0
     assert "](results/studies/unitary.png)" in Path("RESULTS.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "1", "-1"], "seed: expected 0 to 2^63 - 1, got -1"),
+        (["--seeds"], "seeds: expected at least one, got none"),
+        (["--data-dir", "nowhere"], "nowhere/music/JSB_Chorales.mat: missing; run `kru data fetch"),
+    ],
+)
+def test_a_study_that_cannot_begin_says_so_in_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "unitary", "--task", "jsb", *arguments]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"kru study: {message}")
+    assert complaint.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def result_keys():

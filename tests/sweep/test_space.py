@@ -94,6 +94,10 @@ def test_a_grid_of_a_range_that_is_not_divided_is_refused():
         ("penalty = {low = 0.1, high = 1, log = 1}", r"penalty.log: expected true or false, got 1"),
         ("penalty = {low = 0.1, high = 1, step = 0}", r"penalty.step: expected a number above 0, got 0"),
         (
+            "penalty = {low = 0, high = 1, points = 1000000000}",
+            r"penalty.points: expected at most 100,000, got 1,0",
+        ),
+        (
             "penalty = {low = 0, high = 1, step = 1e-9}",
             r"penalty.step: expected at most 100,000 values, got 1,0",
         ),

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,10 +58,15 @@ def run(arguments: Sequence[str]) -> int:
     for task in options.task:
         if task not in known:
             raise ValueError(f"task: expected one of {', '.join(known)} for {options.study}, got {task!r}")
+    if not options.seeds:
+        raise ValueError("seeds: expected at least one, got none")
     settings = [s for task in options.task or known for s in STUDIES[options.study](task, options.epochs)]
     # Seed by seed, so that a study which is stopped early has all settings.
     planned = [(setting, seed) for seed in options.seeds for setting in settings]
     missing = [(s, seed) for s, seed in planned if not is_recorded(_path(options, s, seed), s, seed)]
+    # What is wrong with a seed or with data is said before anything is run.
+    for problem in {replace(setting.recipe, seed=seed).task for setting, seed in missing}:
+        problem.load(options.data_dir)
     print(
         f"{options.study}: {len(planned)} runs, {len(planned) - len(missing)} of them recorded in "
         f"{options.results / options.study}",

@@ -89,7 +89,7 @@ def load_space(path: Path, recipe: Recipe) -> Space:
         raise ValueError(f"space: no file {path}")
     try:
         return parse_space(tomllib.loads(path.read_text(encoding="utf-8")), recipe)
-    except (tomllib.TOMLDecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -173,6 +173,8 @@ def _range(field: str, entries: Mapping[str, Any], recipe: Recipe, *, whole: boo
         raise ValueError(f"{field}.low: expected above 0 on a logarithmic scale, got {low!r}")
     if points is not None and (type(points) is not int or points < 2):
         raise ValueError(f"{field}.points: expected a whole number of at least 2, got {points!r}")
+    if points is not None and points > MOST_VALUES:
+        raise ValueError(f"{field}.points: expected at most {MOST_VALUES:,}, got {points:,}")
     if step is not None:
         if isinstance(step, bool) or not isinstance(step, int if whole else int | float) or step <= 0:
             kind = "whole number" if whole else "number"

@@ -138,7 +138,7 @@ def read_tensors(path: Path) -> tuple[Recipe, dict[str, Any], dict[str, Tensor]]
     try:
         header = json.loads(metadata["kru"])
         recipe = recipe_from(header["recipe"], header["name"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: expected a recipe in its header ({error})") from error
     return recipe, header, tensors
 

@@ -65,12 +65,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _expect("model.hidden-size", self.hidden_size, "1 to 2^24", lambda value: 1 <= value <= 2**24)
-        _expect("model.rank", self.rank, "at least 1", lambda value: value >= 1)
+        _expect("model.rank", self.rank, "1 to 2^24", lambda value: 1 <= value <= 2**24)
         if self.low_rank and self.factors:
             raise ValueError(f"model.factors: expected none with model.low-rank, got {self.factors}")
         _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
         for name in ("reflections", "capacity", "diffusion", "spread"):
-            _expect(f"model.{name}", getattr(self, name), "at least 0", lambda value: value >= 0)
+            _expect(f"model.{name}", getattr(self, name), "0 to 2^24", lambda value: 0 <= value <= 2**24)
         for name in ("step", "input_scale"):
             _expect(
                 f"model.{name.replace('_', '-')}", getattr(self, name), "above 0", lambda value: value > 0

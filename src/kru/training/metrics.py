@@ -31,15 +31,24 @@ class Metrics:
         self._stream.close()
 
 
+def is_point(values: Any) -> bool:
+    """Whether this is a line of a metrics.jsonl: when it was, and what reports draw, as numbers."""
+    return (
+        isinstance(values, dict)
+        and all(isinstance(values.get(key), float | int) for key in ("step", "seconds"))
+        and all(isinstance(values.get(key, 0), float | int) for key in ("valid", "distance"))
+    )
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl; one that was cut off in the middle, at the end, is left out."""
     lines = []
     for line in path.read_bytes().splitlines():
         try:
             values = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
-        if not isinstance(values, dict):
+        if not is_point(values):
             break
         lines.append(values)
     return lines

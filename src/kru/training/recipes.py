@@ -40,7 +40,7 @@ def parse_recipe(text: str, name: str, *, where: str) -> Recipe:
     """The recipe that a TOML text describes."""
     try:
         return recipe_from(tomllib.loads(text), name)
-    except (tomllib.TOMLDecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: {error}") from error
 
 

@@ -21,7 +21,7 @@ from kru.training.evaluate import evaluate
 from kru.training.files import write_atomically
 from kru.training.growth import grown_config, model_of
 from kru.training.loop import Trainer
-from kru.training.metrics import read_metrics, thinned
+from kru.training.metrics import is_point, read_metrics, thinned
 from kru.training.model import Model, problem_sizes
 from kru.training.recipes import command_line
 
@@ -115,14 +115,16 @@ def parse_result(data: bytes, path: Path) -> dict[str, Any]:
     """The result that a file's contents are; `path` is for messages."""
     try:
         result = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected the result of a run in JSON ({error})") from error
     missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
     if missing:
         raise ValueError(f"{path}: expected the result of a run, got JSON without {', '.join(missing)}")
     wrong = [key for key, kind in REQUIRED.items() if not isinstance(result[key], kind)]
-    wrong += [] if {"total", "recurrent"} <= set(result["parameters"]) or wrong else ["parameters"]
-    wrong += [] if wrong or all(isinstance(point, dict) for point in result["curve"]) else ["curve"]
+    if not wrong:
+        counts = result["parameters"]
+        wrong += [] if all(type(counts.get(key)) is int for key in ("total", "recurrent")) else ["parameters"]
+        wrong += [] if all(map(is_point, result["curve"])) else ["curve"]
     if wrong:
         raise ValueError(
             f"{path}: expected the result of a run, got another kind of value for {', '.join(wrong)}"

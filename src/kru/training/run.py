@@ -19,6 +19,7 @@ from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.recipes import differences
 from kru.training.result import make_result, parse_result, write_result, write_weights
+from kru.wrong_path import is_wrong_path
 
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
@@ -87,7 +88,7 @@ def train(
             the folder.
 
     Raises:
-        ValueError: the folder has a run with other settings, or, with `resume`, none.
+        ValueError: the folder has a run with other settings, or, with `resume`, none; or it can't be written to.
         Interrupted: a signal asked to stop; there is a checkpoint.
         DivergedRunError: the loss was no longer finite.
         BusyRunError: another process is training in the folder.
@@ -123,6 +124,10 @@ def train(
         with _locked(place.folder) if processes.is_first else contextlib.nullcontext():
             return _train(trainer, place, checkpoint, listening, watch)
     except OSError as error:
+        if is_wrong_path(error):
+            raise ValueError(
+                f"{place.folder}: expected a folder to write to ({error.strerror}); choose another --out"
+            ) from error
         raise RunError(
             f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
             "room and run the same command to go on from the last checkpoint"
@@ -237,12 +242,7 @@ def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Keep a second process out of the folder of a run, which is made if there is none."""
-    try:
-        descriptor = lock_file(folder / ".lock", wait=False)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise ValueError(
-            f"{folder}: expected a folder to write to ({error.strerror}); choose another --out"
-        ) from error
+    descriptor = lock_file(folder / ".lock", wait=False)
     if descriptor is None:
         raise BusyRunError(f"{folder}: another process is training there")
     try:
