@@ -34,6 +34,23 @@ def test_a_password_is_never_shown():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "contents", "message"),
+    [
+        ("x.journal", b'{"a": 1}\n', "expected the journal of a study, got another file"),
+        ("x.journal", b"[]\n", "expected the journal of a study, got another file"),
+        ("x.db", bytes(range(128, 256)), "file is not a database; name another --storage"),
+    ],
+)
+def test_a_storage_that_is_another_file_is_refused_and_left_alone(name, contents, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(contents)
+    store = Store(str(path))
+    with pytest.raises(ValueError, match=f"{name}: {message}"), store.errors(), store.open():
+        pass
+    assert path.read_bytes() == contents
+
+
 def test_a_line_that_was_cut_off_does_not_spoil_a_journal(tmp_path):
     path = tmp_path / "study.journal"
     with Store(str(path)).open() as storage:

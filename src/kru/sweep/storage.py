@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,14 @@ class Store:
             with _database(f"sqlite:///{path}") as storage:
                 yield storage
         else:
-            yield JournalStorage(JournalFileBackend(self.where, lock_obj=JournalLock(path)))
+            backend = JournalFileBackend(self.where, lock_obj=JournalLock(path))
+            try:
+                journal = JournalStorage(backend)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"storage {self}: expected the journal of a study, got another file"
+                ) from error
+            yield journal
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -96,7 +104,10 @@ class Store:
             yield
         except DATABASE_ERRORS as error:
             cause = error.__cause__ or error
-            reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+            cause = getattr(cause, "orig", None) or cause
+            reason = str(cause).strip().splitlines()[0]
+            if getattr(cause, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN):
+                raise ValueError(f"storage {self}: {reason}; name another --storage") from error
             raise RunError(
                 f"storage {self}: {reason}; what is finished there is safe, and the same command goes on"
             ) from error
