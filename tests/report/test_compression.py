@@ -3,6 +3,8 @@
 import json
 from xml.etree import ElementTree
 
+import pytest
+
 from kru.cli import main
 from kru.report.compression import compression_section, draw_compression, drawn_ratio
 
@@ -52,6 +54,13 @@ def test_a_table_for_each_record(tmp_path):
     assert "| 10 | 2 x (4 ⊗ 2) | 25 | 9.500 | 8.750 | 8.125 | 8.375 |" in section
     assert "| 10 | rank 1 | 25 | 9.500 | 8.750 | 8.125 |  |" in section
     assert "![" not in section
+
+
+@pytest.mark.parametrize("text", ["no record", "[]", '{"task": "jsb"}'])
+def test_what_is_no_record_is_named(text, tmp_path):
+    (tmp_path / "jsb-seed1.json").write_text(text)
+    with pytest.raises(ValueError, match=r"jsb-seed1.json: expected a record of benchmarks/compression.py"):
+        compression_section(tmp_path, tmp_path / "RESULTS.md")
 
 
 def test_a_figure_with_a_panel_for_each_record(tmp_path):

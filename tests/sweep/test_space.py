@@ -75,6 +75,15 @@ def test_a_grid_of_a_range_that_is_not_divided_is_refused():
         space("seed = {low = 0, high = 1_000_000_000_000}").grid()
 
 
+def test_a_grid_that_nobody_could_run_is_refused():
+    fields = ("penalty", "optimizer.lr", "optimizer.decay")
+    wide = "\n".join(f"{field} = {{low = 0.1, high = 0.9, points = 1000}}" for field in fields)
+    with pytest.raises(
+        ValueError, match="space: expected a grid of at most 100,000 points, got 1,000,000,000"
+    ):
+        space(wide).grid()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

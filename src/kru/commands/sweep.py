@@ -63,6 +63,8 @@ class Options:
         for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
+        if Path(self.study).name != self.study or self.study == "..":
+            raise ValueError(f"study: expected a name, which is that of a folder too, got {self.study!r}")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -28,6 +28,9 @@ HEADER = (
 KIND_COLOURS = (COLOURS["kru"], COLOURS["kru-lstm"], COLOURS["rnn"])
 """Of the kinds of matrices in a record, in their order: two factors, three, low rank."""
 
+FIELDS = {"task", "command", "commit", "measure", "units", "dense", "dense_further", "rows", "curve"}
+"""What is read of a record."""
+
 Record = dict[str, Any]
 
 
@@ -57,7 +60,17 @@ def compression_section(folder: Path, page: Path) -> str:
 
 
 def read_records(folder: Path) -> list[Record]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*-seed*.json"))]
+    return [_read(path) for path in sorted(folder.glob("*-seed*.json"))]
+
+
+def _read(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not record.keys() >= FIELDS:
+        raise ValueError(f"{path}: expected a record of benchmarks/compression.py")
+    return record
 
 
 def draw_compression(folder: Path) -> list[Path]:

@@ -71,8 +71,11 @@ def _finding(task: str, runs: Runs) -> str:
         if EXACT in runs:
             gain = sign * (_centre(runs[best]) - _centre(runs[EXACT]))
             judged = "better, where the paper expects worse" if gain > 0 else "worse, as the paper expects"
+            noise = (
+                "" if abs(gain) > _spread(runs[best], runs[EXACT]) else ", within the deviation over seeds"
+            )
             sentences.append(
-                f"With exactly unitary factors it is {mean(_values(runs[EXACT]))}: by {abs(gain):.2g} {judged}."
+                f"With exactly unitary factors it is {mean(_values(runs[EXACT]))}: by {abs(gain):.2g} {judged}{noise}."
             )
         first, last = runs[soft[0]], runs[soft[-1]]
         norm, radius, condition = (
@@ -98,10 +101,15 @@ def _against_paper(paper: str, best: str, runs: Runs) -> str:
     text = f"in the paper it is {_short(paper)}, which is worse by {gap:.2g} here: "
     if min(len(runs[best]), len(runs[paper])) < 2:
         return text + "with one seed, that may be chance."
-    spread = max(stdev(_values(runs[label])) for label in (best, paper))
+    spread = _spread(runs[best], runs[paper])
     if gap <= spread:
         return text + f"within the deviation over seeds ({spread:.2g}), so it does not contradict the paper."
     return text + f"more than the deviation over seeds ({spread:.2g}), so it disagrees with the paper."
+
+
+def _spread(*settings: list[Result]) -> float:
+    """The greatest standard deviation over seeds; 0 with one seed each."""
+    return max(stdev(_values(found)) if len(found) > 1 else 0.0 for found in settings)
 
 
 def _table(runs: Runs) -> str:

@@ -1,6 +1,7 @@
 """What a sweep varies: fields of a recipe by their dotted names, read from TOML."""
 
 import itertools
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from kru.training.config import Recipe
 from kru.training.recipes import recipe_from, recipe_mapping
 
 MOST_VALUES = 100_000
-"""Values of one field that a grid may have; a wider range of whole numbers is for drawing from."""
+"""Values of one field that a grid may have, and points of a whole grid; wider ranges are for drawing from."""
 
 ENTRIES = ("low", "high", "log", "step", "points", "choices")
 
@@ -78,6 +79,9 @@ class Space:
         for parameter in self.parameters:
             if not parameter.grid:
                 raise ValueError(f"{parameter.field}: a grid needs points, step or choices")
+        points = math.prod(len(parameter.grid) for parameter in self.parameters)
+        if points > MOST_VALUES:
+            raise ValueError(f"space: expected a grid of at most {MOST_VALUES:,} points, got {points:,}")
         fields = [parameter.field for parameter in self.parameters]
         product = itertools.product(*(parameter.grid for parameter in self.parameters))
         return [dict(zip(fields, values, strict=True)) for values in product]
