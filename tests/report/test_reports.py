@@ -213,7 +213,7 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "copy", "--quick", "--seeds", "1", "2"]) == 0
     captured = capsys.readouterr()
     assert "figure: runs/quick/results/figures/copy.png" in captured.out
-    assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 10
+    assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 8
     assert main(["reproduce", "copy", "--quick"]) == 0
     assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
 

@@ -120,6 +120,15 @@ def test_runs_that_diverged_are_counted():
     assert "| × 10 | penalty | 1 of 1 | 12.000 |" in text
 
 
+@pytest.mark.parametrize(
+    ("penalty", "clipping", "verdict"),
+    [(8.5, 12.0, "keeps at least as many runs"), (12.0, 8.5, "keeps fewer runs than clipping alone, unlike")],
+)
+def test_the_penalty_is_judged_against_clipping(penalty, clipping, verdict):
+    runs = [record("jsb", "x1-penalty", 1, penalty), record("jsb", "x1-clipping", 1, clipping)]
+    assert verdict in study_text("clipping", runs)
+
+
 def tiny_settings(task, epochs):
     base = load_recipe(f"{task}-kru")
     copy = load_recipe("copy-1000-kru")

@@ -31,12 +31,25 @@ def clipping_findings(records: Sequence[Result]) -> list[str]:
         "diverged when its loss is no longer finite or it ends worse than a constant prediction. The paper says "
         "that the penalty makes clipping unnecessary."
     ]
-    for task, runs in by_task(records).items():
+    tasks = by_task(records)
+    in_all = {guard: [run for runs in tasks.values() for run in _runs(runs, guard)] for guard in GUARDS}
+    parts.append(_verdict(in_all))
+    for task, runs in tasks.items():
         total = {guard: _runs(runs, guard) for guard in GUARDS}
-        counts = ", ".join(f"{guard} {_count(found)}" for guard, found in total.items() if found)
-        parts.append(f"**{task_title(task, runs)}.** Diverged: {counts}.")
+        parts.append(f"**{task_title(task, runs)}.** Diverged: {_counts(total)}.")
         parts.append(_table(runs))
     return parts
+
+
+def _verdict(in_all: Runs) -> str:
+    """How many runs diverged in all, and whether the penalty does what clipping does."""
+    text = f"Of all runs diverged: {_counts(in_all)}."
+    if not in_all["penalty"] or not in_all["clipping"]:
+        return text
+    shares = {guard: sum(map(diverged, found)) / len(found) for guard, found in in_all.items() if found}
+    if shares["penalty"] <= shares["clipping"]:
+        return f"{text} The penalty alone keeps at least as many runs as clipping alone, as the paper says."
+    return f"{text} The penalty alone keeps fewer runs than clipping alone, unlike what the paper says."
 
 
 def draw_clipping(records: Sequence[Result], path: Path) -> list[Path]:
@@ -75,6 +88,10 @@ def _table(runs: Runs) -> str:
 
 def _runs(runs: Runs, guard: str) -> list[Result]:
     return [run for times in RATES for run in runs.get(clipping_label(times, guard), [])]
+
+
+def _counts(guards: Runs) -> str:
+    return ", ".join(f"{guard} {_count(found)}" for guard, found in guards.items() if found)
 
 
 def _count(found: Sequence[Result]) -> str:
