@@ -2,7 +2,7 @@
 
     python benchmarks/compression.py jsb        # or ptb; --data-dir DIR, else KRU_DATA
 
-For each size: sums of Kronecker products and, at equal parameters, matrices of low rank; their test measure when the
+For each size: sums of Kronecker products and, within the same limit, matrices of low rank; their test measure when the
 matrices themselves are fitted, when their products with the states that occur are, and after some further epochs; and
 the same architecture trained from scratch. The dense model is trained further as well. The record is
 results/compress/TASK-seedN.json, of which `kru results --out` makes a section with the figure results/compress.png. An
@@ -57,7 +57,7 @@ class Case:
 
 CASES = {
     "jsb": Case("jsb-lstm", 128, 50, 10, 0.2, ((16, 8), (4, 4, 8)), RATIOS),
-    # No third factor here: at equal parameters it means 26 terms, which take most of an hour.
+    # No third factor here: a tenth of the parameters would be 26 terms of 5 x 5 x 6, and each costs its time.
     "ptb": Case("ptb-small-lstm", 150, 2, 1, 1.0, ((15, 10),), (25,)),
 }
 

@@ -37,4 +37,5 @@ def test_the_counts_are_those_of_the_models(name: str, units: str, total: str, r
 def test_the_commands_are_valid(command: str) -> None:
     name, *options = command.split()
     recipe = load_recipe(name)
-    parse(Options, f"train {name}", options, default=Options(recipe), description="")
+    parsed = parse(Options, f"train {name}", options, default=Options(recipe), description="")
+    assert parsed.recipe.name == name

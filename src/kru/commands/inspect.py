@@ -24,9 +24,11 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "inspect", arguments)
     name, model, curve = load_run(options.run)
-    # Not the folder NAME itself: NAME would then no longer stand for the weights NAME.safetensors.
-    place = options.run if options.run.is_dir() else options.run.parent
-    beside = place / "figures" / ("" if options.run.is_dir() else weights_path(options.run).stem)
+    if options.run.is_dir():
+        beside = options.run / "figures"
+    else:
+        # Not the folder NAME itself: NAME would then no longer stand for the weights NAME.safetensors.
+        beside = options.run.parent / "figures" / weights_path(options.run).stem
     print(f"{name}\n\n{model}\n\n{parameters_by_part(model)}\n\n{spectrum_table(model.layer)}\n")
     print("\n".join(map(str, draw_run(model, curve, options.out or beside))))
     return 0
