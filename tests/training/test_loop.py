@@ -141,6 +141,23 @@ def test_only_the_first_input_weights_are_scaled():
     torch.testing.assert_close(scaled["layer.weight_ih_l0"], 3 * plain["layer.weight_ih_l0"])
 
 
+@pytest.mark.parametrize("kind", ["kru", "fc-urnn"])
+def test_initial_bias_is_that_of_modrelu(kind):
+    sizes = Sizes(3, 2, last_only=True)
+    plain = seeded_model(ModelConfig(kind, hidden_size=4), sizes, 1).state_dict()
+    biased = seeded_model(ModelConfig(kind, hidden_size=4, initial_bias=-0.5), sizes, 1).state_dict()
+    assert [name for name in plain if not torch.equal(plain[name], biased[name])] == ["layer.bias_l0"]
+    assert torch.equal(biased["layer.bias_l0"], torch.full((4,), -0.5))
+
+
+@pytest.mark.parametrize(
+    "config", [ModelConfig("lstm", initial_bias=0.1), ModelConfig(nonlinearity="tanh", initial_bias=0.1)]
+)
+def test_initial_bias_without_modrelu_is_refused(config):
+    with pytest.raises(ValueError, match="model\\.initial-bias: expected 0 for"):
+        seeded_model(config, Sizes(3, 2, last_only=True), 1)
+
+
 def test_dropout_acts_on_the_output_and_only_while_training():
     sizes = Sizes(3, 5, False)
     model = seeded_model(ModelConfig(hidden_size=4, dropout=0.5), sizes, 1)

@@ -50,6 +50,8 @@ class ModelConfig:
     """whether the recurrent matrix is trained or stays as drawn"""
     input_scale: float = 1.0
     """factor on the initial input weights of the first layer"""
+    initial_bias: float = 0.0
+    """initial bias b of modReLU: 0 starts as a linear network; below 0, small states are forgotten"""
     dropout: float = 0.0
     """probability with which a state's entry is hidden from the output map while training"""
     reflections: int = 0

@@ -65,6 +65,13 @@ def build_model(config: ModelConfig, sizes: Sizes) -> Model:
     layer = LAYERS[config.kind](sizes.inputs, config)
     with torch.no_grad():
         layer.weight_ih_l0.mul_(config.input_scale)
+        if config.initial_bias:
+            if layer.nonlinearity != "modrelu":
+                raise ValueError(
+                    f"model.initial-bias: expected 0 for {config.kind}, which has no modReLU, "
+                    f"got {config.initial_bias}"
+                )
+            layer.get_parameter("bias_l0").fill_(config.initial_bias)
     model = Model(layer, sizes.outputs, last_only=sizes.last_only, dropout=config.dropout)
     nn.init.zeros_(model.output.bias)
     nn.init.xavier_uniform_(model.output.weight)
