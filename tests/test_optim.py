@@ -28,6 +28,19 @@ def test_rates_and_options() -> None:
     assert [group["alpha"] for group in optimizer.param_groups] == [0.9, 0.9]
 
 
+def test_input_weights_have_a_rate_of_their_own_when_asked() -> None:
+    network = model()
+    groups = kru.optimizer(network, lr=0.5, recurrent_lr=0.25, input_lr=1.0).param_groups
+    assert [(group["name"], group["lr"]) for group in groups] == [
+        ("other", 0.5),
+        ("recurrent", 0.25),
+        ("input", 1.0),
+    ]
+    weights = {id(p) for name, p in network.named_parameters() if "weight_ih" in name}
+    assert {id(p) for p in groups[2]["params"]} == weights
+    assert sum(len(group["params"]) for group in groups) == len(list(network.parameters()))
+
+
 def test_a_model_of_other_layers_has_one_group() -> None:
     assert [group["name"] for group in kru.optimizer(nn.LSTM(3, 4), "adam").param_groups] == ["other"]
 
@@ -50,6 +63,8 @@ def test_errors() -> None:
         kru.optimizer(model(), "sgd")
     with pytest.raises(ValueError, match="recurrent_lr: expected a rate of at least 0, got -1"):
         kru.optimizer(model(), recurrent_lr=-1)
+    with pytest.raises(ValueError, match="input_lr: expected a rate of at least 0, got -1"):
+        kru.optimizer(model(), input_lr=-1)
     with pytest.raises(ValueError, match="model: expected one with parameters to train, got ReLU"):
         kru.optimizer(nn.ReLU())
 

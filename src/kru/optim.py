@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.matrices import FullUnitaryMatrix
-from kru.parameters import recurrent_parameters
+from kru.parameters import input_weights, recurrent_parameters
 from kru.precision import computing_dtype
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -21,6 +21,7 @@ def optimizer(
     name: str = "rmsprop",
     lr: float = 1e-3,
     recurrent_lr: float | None = None,
+    input_lr: float | None = None,
     **options: Any,
 ) -> torch.optim.Optimizer:
     """A `torch.optim` optimiser with parameter groups, "recurrent" for the factors and "other" for the rest.
@@ -34,6 +35,8 @@ def optimizer(
         name: "rmsprop" or "adam".
         lr: the learning rate.
         recurrent_lr: that of the recurrent matrices; None for a tenth of `lr`.
+        input_lr: that of the input weights of recurrent layers, which are then a group "input"; None for `lr`.
+            With few inputs, as pixels one at a time, these weights are few and a higher rate helps.
         options: further arguments of the torch optimiser. A weight decay isn't applied to the recurrent
             matrices: it would pull them away from the unitary set.
 
@@ -46,10 +49,10 @@ def optimizer(
         raise ValueError(f"name: expected one of {', '.join(OPTIMIZERS)}, got {name!r}")
     if recurrent_lr is None:
         recurrent_lr = lr / 10
-    for argument, value in (("lr", lr), ("recurrent_lr", recurrent_lr)):
-        if not value >= 0:
+    for argument, value in (("lr", lr), ("recurrent_lr", recurrent_lr), ("input_lr", input_lr)):
+        if value is not None and not value >= 0:
             raise ValueError(f"{argument}: expected a rate of at least 0, got {value!r}")
-    groups = parameter_groups(model, recurrent_lr)
+    groups = parameter_groups(model, recurrent_lr, input_lr)
     kind: Any = OPTIMIZERS[name]
     if any(group["name"] == UNITARY for group in groups):
         kind = _CAYLEY[name]
@@ -61,16 +64,20 @@ UNITARY = "unitary"
 """The name of the group whose parameters (2, N, N) are unitary matrices and stay so."""
 
 
-def parameter_groups(model: nn.Module, recurrent_lr: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module, recurrent_lr: float, input_lr: float | None = None
+) -> list[dict[str, Any]]:
     """The groups of `optimizer`, empty ones left out."""
     trained = [p for p in model.parameters() if p.requires_grad]
     unitary = {id(m.unitary) for m in model.modules() if isinstance(m, FullUnitaryMatrix)}
     recurrent = {id(p) for p in recurrent_parameters(model)} - unitary
+    inputs = {id(p) for p in input_weights(model)} if input_lr is not None else set()
     own: dict[str, Any] = {"lr": recurrent_lr, "weight_decay": 0.0}
     groups: list[dict[str, Any]] = [
-        {"name": "other", "params": [p for p in trained if id(p) not in recurrent | unitary]},
+        {"name": "other", "params": [p for p in trained if id(p) not in recurrent | unitary | inputs]},
         {"name": "recurrent", "params": [p for p in trained if id(p) in recurrent], **own},
         {"name": UNITARY, "params": [p for p in trained if id(p) in unitary], **own},
+        {"name": "input", "params": [p for p in trained if id(p) in inputs], "lr": input_lr},
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:

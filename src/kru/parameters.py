@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import nn
 
 from kru.matrices import RecurrentMatrix
+from kru.nn.recurrent import Recurrent
 
 
 class ParameterCount(NamedTuple):
@@ -35,4 +36,13 @@ def recurrent_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
             for parameter in child.parameters():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
+                    yield parameter
+
+
+def input_weights(module: nn.Module) -> Iterator[nn.Parameter]:
+    """The input weights of all recurrent layers of this library in a module."""
+    for child in module.modules():
+        if isinstance(child, Recurrent):
+            for name, parameter in child.named_parameters(recurse=False):
+                if name.startswith("weight_ih"):
                     yield parameter

@@ -130,6 +130,14 @@ def test_recurrent_matrix_has_its_own_rate(tiny):
     groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
     assert groups["recurrent"]["lr"] == pytest.approx(0.1 * groups["other"]["lr"])
     assert groups["other"]["alpha"] == 0.9
+    assert "input" not in groups
+
+
+def test_input_weights_have_a_rate_of_their_own_when_asked(tiny):
+    recipe, task = case("copy", tiny)
+    recipe = replace(recipe, optimizer=replace(recipe.optimizer, input_scale=3.0))
+    groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
+    assert groups["input"]["lr"] == pytest.approx(3 * groups["other"]["lr"])
 
 
 def test_only_the_first_input_weights_are_scaled():

@@ -74,9 +74,7 @@ class ModelConfig:
         for name in ("reflections", "capacity", "diffusion", "spread"):
             _expect(f"model.{name}", getattr(self, name), "0 to 2^24", lambda value: 0 <= value <= 2**24)
         for name in ("step", "input_scale"):
-            _expect(
-                f"model.{name.replace('_', '-')}", getattr(self, name), "above 0", lambda value: value > 0
-            )
+            _expect(f"model.{_dashed(name)}", getattr(self, name), "above 0", lambda value: value > 0)
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,8 @@ class OptimizerConfig:
     """learning rate"""
     recurrent_scale: float = 1.0
     """rate of the recurrent matrix over the rate of the other weights"""
+    input_scale: float = 1.0
+    """rate of the input weights over the rate of the other weights"""
     decay: float = 0.9
     """decay of RMSprop's mean square; of Adam's second moment it is 0.999"""
     clip: float = 0.0
@@ -96,7 +96,8 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         _expect("optimizer.lr", self.lr, "above 0", lambda value: value > 0)
-        _expect("optimizer.recurrent-scale", self.recurrent_scale, "at least 0", lambda value: value >= 0)
+        for name in ("recurrent_scale", "input_scale"):
+            _expect(f"optimizer.{_dashed(name)}", getattr(self, name), "at least 0", lambda value: value >= 0)
         _expect("optimizer.decay", self.decay, "from 0 to below 1", lambda value: 0 <= value < 1)
         _expect("optimizer.clip", self.clip, "at least 0", lambda value: value >= 0)
 

@@ -113,7 +113,10 @@ class Trainer:
         self.model: Model = seeded_model(config, self.sizes, self.recipe.seed)
         self.model.to(self.processes.device)
         rates = self.recipe.optimizer
-        options = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
+        options: dict[str, float] = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
+        # Without a rate of their own they stay in the group of the others: checkpoints name states by place.
+        if rates.input_scale != 1:
+            options["input_lr"] = rates.lr * rates.input_scale
         self.optimizer = optimizer(
             self.model, rates.name, rates.lr, rates.lr * rates.recurrent_scale, **options
         )
