@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import kru
 from kru.tasks import PennTreebank
 from kru.tasks.penn_treebank import PennTreebankTask
 from kru.training.checkpoint import Checkpoint
@@ -164,6 +165,21 @@ def test_initial_bias_is_that_of_modrelu(kind):
 def test_initial_bias_without_modrelu_is_refused(config):
     with pytest.raises(ValueError, match="model\\.initial-bias: expected 0 for"):
         seeded_model(config, Sizes(3, 2, last_only=True), 1)
+
+
+@pytest.mark.parametrize("kind", ["kru", "kru-lstm", "rnn"])
+def test_recurrent_gain_is_that_of_the_whole_matrix(kind):
+    sizes = Sizes(3, 2, last_only=True)
+    plain = seeded_model(ModelConfig(kind, hidden_size=12), sizes, 1).layer.matrix()
+    scaled = seeded_model(ModelConfig(kind, hidden_size=12, recurrent_gain=0.5), sizes, 1).layer.matrix()
+    dense = [kru.kron_dense(matrix.dense_factors()) for matrix in (plain, scaled)]
+    torch.testing.assert_close(dense[1], 0.5 * dense[0])
+
+
+@pytest.mark.parametrize("config", [ModelConfig("fc-urnn"), ModelConfig(constraint="exact")])
+def test_recurrent_gain_of_unitary_matrices_is_refused(config):
+    with pytest.raises(ValueError, match=r"model\.recurrent-gain: expected 1 for .*, got 0\.5"):
+        seeded_model(replace(config, recurrent_gain=0.5), Sizes(3, 2, last_only=True), 1)
 
 
 def test_dropout_acts_on_the_output_and_only_while_training():

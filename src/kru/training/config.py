@@ -52,6 +52,9 @@ class ModelConfig:
     """factor on the initial input weights of the first layer"""
     initial_bias: float = 0.0
     """initial bias b of modReLU: 0 starts as a linear network; below 0, small states are forgotten"""
+    recurrent_gain: float = 1.0
+    """factor on the initial recurrent matrix W; below 1, the past fades from the start (of softly or not
+    constrained factors)"""
     dropout: float = 0.0
     """probability with which a state's entry is hidden from the output map while training"""
     reflections: int = 0
@@ -73,7 +76,7 @@ class ModelConfig:
         _expect("model.dropout", self.dropout, "from 0 to below 1", lambda value: 0 <= value < 1)
         for name in ("reflections", "capacity", "diffusion", "spread"):
             _expect(f"model.{name}", getattr(self, name), "0 to 2^24", lambda value: 0 <= value <= 2**24)
-        for name in ("step", "input_scale"):
+        for name in ("step", "input_scale", "recurrent_gain"):
             _expect(f"model.{_dashed(name)}", getattr(self, name), "above 0", lambda value: value > 0)
 
 

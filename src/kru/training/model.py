@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.baselines import EURNN, FCURNN, ORNN, RCURNN, AntisymmetricRNN, ExpRNN
+from kru.matrices import KroneckerMatrix
 from kru.nn import KRU, KRUGRU, KRULSTM
 from kru.nn.baseline import Baseline
 from kru.nn.recurrent import Recurrent
@@ -63,19 +64,33 @@ def build_model(config: ModelConfig, sizes: Sizes) -> Model:
     if config.kind not in LAYERS:
         raise ValueError(f"model.kind: expected one of {', '.join(LAYERS)}, got {config.kind!r}")
     layer = LAYERS[config.kind](sizes.inputs, config)
-    with torch.no_grad():
-        layer.weight_ih_l0.mul_(config.input_scale)
-        if config.initial_bias:
-            if layer.nonlinearity != "modrelu":
-                raise ValueError(
-                    f"model.initial-bias: expected 0 for {config.kind}, which has no modReLU, "
-                    f"got {config.initial_bias}"
-                )
-            layer.get_parameter("bias_l0").fill_(config.initial_bias)
+    _scale_initial_values(layer, config)
     model = Model(layer, sizes.outputs, last_only=sizes.last_only, dropout=config.dropout)
     nn.init.zeros_(model.output.bias)
     nn.init.xavier_uniform_(model.output.weight)
     return model
+
+
+@torch.no_grad()
+def _scale_initial_values(layer: Recurrent, config: ModelConfig) -> None:
+    layer.weight_ih_l0.mul_(config.input_scale)
+    if config.initial_bias:
+        if layer.nonlinearity != "modrelu":
+            raise ValueError(
+                f"model.initial-bias: expected 0 for {config.kind}, which has no modReLU, "
+                f"got {config.initial_bias}"
+            )
+        layer.get_parameter("bias_l0").fill_(config.initial_bias)
+    if config.recurrent_gain != 1:
+        matrix = layer.matrix()
+        if not isinstance(matrix, KroneckerMatrix):
+            raise ValueError(
+                f"model.recurrent-gain: expected 1 for {config.kind}, whose matrix is unitary by construction, "
+                f"got {config.recurrent_gain}"
+            )
+        factors = list(matrix.parameters())
+        for factor in factors:  # alike, so that the penalty pulls at all of them
+            factor.mul_(config.recurrent_gain ** (1 / len(factors)))
 
 
 def seeded_model(config: ModelConfig, sizes: Sizes, seed: int) -> Model:
