@@ -111,6 +111,8 @@ def test_errors() -> None:
         kru.spectrum([])
     with pytest.raises(ValueError, match=r"source\[1\]: expected a matrix .* got shape \(2, 2, 2\)"):
         kru.spectrum([torch.eye(2), torch.zeros(2, 2, 2)])
+    with pytest.raises(ValueError, match="source: expected finite numbers, got some that are not"):
+        kru.spectrum([torch.eye(2), torch.full((2, 2), float("inf"))])
 
 
 def test_plot() -> None:

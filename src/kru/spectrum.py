@@ -182,6 +182,9 @@ def spectrum(
 
 def _spectrum_of(factors: Sequence[Tensor], *, dense: bool) -> Spectrum:
     """Of one product from its factors, of a sum from the matrix that it is."""
+    # LAPACK may end the process where a number is not finite.
+    if not all(factor.isfinite().all() for factor in factors):
+        raise ValueError("source: expected finite numbers, got some that are not")
     terms = list(terms_of(factors))
     if len(terms) == 1:
         return Spectrum(terms[0])

@@ -1,6 +1,6 @@
 """What a misspelt name may have been meant to be."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -12,3 +12,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = get_close_matches(name, list(known), n=1, cutoff=0.75)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def expect_known(what: str, name: str, known: Collection[str]) -> None:
+    """Raise a ValueError that names `what`, the known names and the nearest one, if `name` is none of them."""
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise ValueError(f"{what}: expected one of {', '.join(known)}, got {name!r}{near}")

@@ -56,7 +56,18 @@ def test_a_table_for_each_record(tmp_path):
     assert "![" not in section
 
 
-@pytest.mark.parametrize("text", ["no record", "[]", '{"task": "jsb"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no record",
+        "[]",
+        '{"task": "jsb"}',
+        json.dumps(RECORD | {"dense": {}}),
+        json.dumps(RECORD | {"rows": [ROW | {"parameters": 0}]}),
+        json.dumps(RECORD | {"rows": [ROW | {"kind": "4xtwo"}]}),
+        json.dumps(RECORD | {"rows": [ROW | {"scratch": None}]}),
+    ],
+)
 def test_what_is_no_record_is_named(text, tmp_path):
     (tmp_path / "jsb-seed1.json").write_text(text)
     with pytest.raises(ValueError, match=r"jsb-seed1.json: expected a record of benchmarks/compression.py"):

@@ -1,11 +1,14 @@
+import errno
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from kru.cli import main
 from kru.commands import reproduce
@@ -15,8 +18,11 @@ from kru.report.records import read_results
 from kru.report.style import COLOURS, LABELS
 from kru.report.tables import make_tables
 from kru.report.targets import QUICK, target_names, target_recipes
+from kru.training.checkpoint import Checkpoint, read_tensors, write_tensors
 from kru.training.config import ModelConfig
+from kru.training.files import expect_folder
 from kru.training.result import write_result
+from kru.training.run import CHECKPOINT, WEIGHTS
 
 
 def made_up(recipe, seed=1, test=8.5, **others):
@@ -133,7 +139,7 @@ def test_a_figure_says_where_a_baseline_out_of_sight_is(results, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plot", "--out", "binary"], "binary: File exists"),
+        (["plot", "--out", "binary"], "binary: expected a folder to write to (Not a directory)"),
         (["results", "--headline", "nowhere.md"], "nowhere.md: No such file or directory"),
         (["results", "--headline", "binary"], "headline: expected a page in UTF-8, got binary"),
         (["results", "--out", "binary/page.md"], "binary: "),
@@ -143,9 +149,32 @@ def test_reports_to_the_wrong_place_are_one_line(arguments, message, results, tm
     monkeypatch.chdir(tmp_path)
     Path("binary").write_bytes(bytes(range(128, 256)))
     assert main([*arguments, "--results", str(results)]) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.startswith(f"kru {arguments[0]}: {message}")
-    assert complaint.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"kru {arguments[0]}: {message}")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_nothing_is_written_if_one_page_is_wrong(results, tmp_path, capsys):
+    page, readme = tmp_path / "RESULTS.md", tmp_path / "README.md"
+    readme.write_text("no marks")
+    written = ["--out", str(page), "--headline", str(readme)]
+    assert main(["results", "--results", str(results), *written]) == 2
+    assert "headline: expected a page with" in capsys.readouterr().err
+    assert not page.exists()
+
+
+def test_a_figure_that_cannot_be_written_leaves_the_old_one(results, monkeypatch, capsys):
+    assert main(["plot", "copy", "--results", str(results)]) == 0
+    picture = results / "figures" / "copy.png"
+    before = picture.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "copy.png")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert main(["plot", "copy", "--results", str(results)]) == 1
+    assert picture.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -160,6 +189,7 @@ def test_reports_to_the_wrong_place_are_one_line(arguments, message, results, tm
         {"curve": [{"valid": 1.0}]},
         {"curve": [{"step": 1, "seconds": 1.0, "valid": "good"}]},
         {"test": "good"},
+        {"machine": {"cores": 2}},
     ],
 )
 def test_results_of_another_kind_are_named(wrong, results, capsys):
@@ -171,7 +201,10 @@ def test_results_of_another_kind_are_named(wrong, results, capsys):
     )
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"recipe": "x"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", '{"recipe": "x"}', "[" * 100_000, '{"seed": 1' + "0" * 400 + "}", r'{"measure": "\ud800"}'],
+)
 def test_files_that_are_no_results_are_named(text, tmp_path, capsys):
     (tmp_path / "x-seed1.json").write_text(text)
     assert main(["results", "--results", str(tmp_path)]) == 2
@@ -235,3 +268,56 @@ def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
         result = json.loads(Path(f"results/{recipe}-seed1.json").read_text())
         assert float(shown.split()[-3]) == pytest.approx(result["test"], rel=1e-5)
         assert main(["evaluate", f"runs/{recipe}-seed1", "--split", "valid", "--sequences", "50"]) == 0
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """A small run with a matrix that may grow."""
+    folder = tmp_path / "run"
+    small = ["--task.T", "3", "--model.hidden-size", "8", "--steps", "1", "--growth.max-parameters", "100"]
+    assert main(["train", "copy-1000-kru", *small, "--quiet", "--out", str(folder)]) == 0
+    capsys.readouterr()
+    return folder
+
+
+def test_inspect_says_what_is_wrong_before_all_else(run, tmp_path, capsys):
+    (tmp_path / "file").write_text("kept")
+
+    def complaint(*arguments):
+        assert main(["inspect", str(run), *arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+        return captured.err
+
+    assert "file: expected a folder to write to (Not a directory)" in complaint(
+        "--out", str(tmp_path / "file")
+    )
+    under = str(tmp_path / "file" / "figures")
+    assert "figures: expected a folder to write to (Not a directory)" in complaint("--out", under)
+    recipe, _, weights = read_tensors(run / WEIGHTS)
+    first = "layer.recurrent_l0.factor_0"
+    infinite = {name: torch.full_like(tensor, math.inf) for name, tensor in weights.items()}
+    write_tensors(run / WEIGHTS, infinite, recipe)
+    assert "source: expected finite numbers, got some that are not" in complaint()
+    for wrong in (
+        {name: tensor for name, tensor in weights.items() if name != first},
+        weights | {first: torch.zeros(())},
+    ):
+        write_tensors(run / WEIGHTS, wrong, recipe)
+        assert f"{run / WEIGHTS}: " in complaint()
+    mamba = replace(recipe, model=replace(recipe.model, kind="mamba"))
+    write_tensors(run / WEIGHTS, weights, mamba)
+    assert f"{run / WEIGHTS}: model.kind: expected one of kru, " in complaint()
+    # Without weights the checkpoint's are shown.
+    (run / WEIGHTS).unlink()
+    checkpoint = Checkpoint.load(run / CHECKPOINT)
+    replace(checkpoint, weights={}).save(run / CHECKPOINT)
+    assert f"{run / CHECKPOINT}: its tensors don't fit the model of copy-1000-kru" in complaint()
+
+
+def test_a_folder_that_may_not_be_written_to(tmp_path, monkeypatch):
+    # Root, whom tests may be run by, may write everywhere.
+    monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)
+    with pytest.raises(ValueError, match=r"new: expected a folder to write to \(Permission denied\)"):
+        expect_folder(tmp_path / "new")

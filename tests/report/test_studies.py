@@ -106,6 +106,31 @@ def test_the_figure_has_three_rows_and_a_column_for_each_task(tmp_path):
     assert draw_study("unitary", [], tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("study", "wrong"),
+    [
+        ("unitary", {"task": 3}),
+        ("unitary", {"sequences": {}}),
+        ("unitary", {"spectrum": {"spectral_norm": 1.0}}),
+        ("clipping", {"curve": [{"step": 1, "seconds": 1.0}]}),
+        ("growth", {"curve": []}),
+        ("growth", {"growth": [{"step": 3}]}),
+    ],
+)
+def test_records_of_another_kind_are_named(study, wrong, tmp_path):
+    machine = {"processor": "some", "cores": 2, "threads": 2, "torch": "2.6"}
+    others = {"command": "kru train jsb-kru", "commit": "0123456789ab", "machine": machine}
+    path = tmp_path / study / "jsb-x-seed1.json"
+    write_result(path, record("jsb", "x", 1, 8.5, **others))
+    assert len(read_study(tmp_path, study)) == 1
+    write_result(path, record("jsb", "x", 1, 8.5, **others) | wrong)
+    (key,) = wrong
+    with pytest.raises(
+        ValueError, match=f"seed1.json: expected a record of the study {study}, got .* for {key}$"
+    ):
+        read_study(tmp_path, study)
+
+
 def test_runs_that_diverged_are_counted():
     good = record("jsb", "x1-penalty", 1, 8.5)
     assert not diverged(good)

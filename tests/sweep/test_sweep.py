@@ -168,6 +168,7 @@ def test_show_prints_the_best_and_draws_figures(small, capsys):
         (["jsb-kru"], r"kru sweep: space: expected --space SPACE.toml"),
         (["jsb-kru", "--space", "nothing.toml"], r"space: no file nothing.toml"),
         (["jsb-kru", "--workers", "0"], r"workers: expected at least 1, got 0"),
+        (["jsb-kru", "--parent", "-1"], r"parent: expected at least 0, got -1"),
         (["jsb-kru", "--study", "../up"], r"study: expected a name, .* got '../up'"),
         (["jsb-kru", "--study", ".."], r"study: expected a name"),
         (["jsb-kru", "--show"], r"study.db: has no study 'jsb-kru'"),

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from kru.tasks import CopyMemory
-from kru.training.checkpoint import Checkpoint, Progress, read_tensors
+from kru.training.checkpoint import Checkpoint, Progress, read_tensors, write_tensors
 from kru.training.config import ModelConfig, Recipe
 from kru.training.files import write_atomically
 
@@ -78,7 +78,10 @@ def test_write_atomically_replaces_nothing_but_files(tmp_path):
     assert os.listdir(tmp_path) == ["pipe"]
 
 
-def test_damaged_and_foreign_files_are_named(tmp_path):
+def test_damaged_and_foreign_files_are_named(tmp_path, monkeypatch):
+    def refused(path, mode):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
     path = tmp_path / "c.safetensors"
     with pytest.raises(ValueError, match="no such file"):
         Checkpoint.load(path)
@@ -91,6 +94,40 @@ def test_damaged_and_foreign_files_are_named(tmp_path):
     save_file({"a": torch.zeros(2)}, path)
     with pytest.raises(ValueError, match="expected a file that kru wrote"):
         read_tensors(path)
-    save_file({"a": torch.zeros(2)}, path, {"format": "kru 1", "kru": '{"recipe": {}, "name": "x"}'})
-    with pytest.raises(ValueError, match="expected a recipe in its header"):
+    monkeypatch.setattr("kru.training.checkpoint.open", refused, raising=False)
+    with pytest.raises(ValueError, match=r"expected a file to read \(Permission denied\)"):
         read_tensors(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match="expected a file, got a folder"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("", "Expecting value"),
+        ("3", "recipe: expected a table, got None"),
+        ('{"recipe": {}, "name": "x"}', "task.name: expected one of"),
+        ('{"recipe": [], "name": "x"}', r"recipe: expected a table, got \[\]"),
+        ('{"recipe": {"task": {"name": []}}, "name": "x"}', r"task.name: expected one of .*, got \[\]"),
+        ('{"recipe": {}, "name": 3}', "name: expected one that a folder can have, got 3"),
+        ('{"recipe": {}, "name": "../x"}', "name: expected one that a folder can have, got '../x'"),
+        (r'{"recipe": {}, "name": "x\n"}', r"name: expected one that a folder can have, got 'x\\n'"),
+    ],
+)
+def test_headers_without_a_recipe_are_named(header, complaint, tmp_path):
+    path = tmp_path / "c.safetensors"
+    save_file({"a": torch.zeros(2)}, path, {"format": "kru 1", "kru": header})
+    with pytest.raises(ValueError, match=f"c.safetensors: expected a recipe in its header .*{complaint}"):
+        read_tensors(path)
+
+
+@pytest.mark.parametrize(
+    "progress", [None, {}, {"step": "three"}, {"step": 3, "rate": None}, {"step": 3, "x": 1}]
+)
+def test_progress_of_another_kind_is_refused(progress, tmp_path):
+    path = tmp_path / "c.safetensors"
+    write_tensors(path, {"generator": torch.get_rng_state()}, RECIPE, source="mine.toml", progress=progress)
+    with pytest.raises(ValueError, match="expected the checkpoint of a run, got another file"):
+        Checkpoint.load(path)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kru.cli import main
+from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.compressed import compress_run, fine_tuning
 from kru.training.recipes import load_recipe
 from kru.training.result import read_result, read_weights
@@ -123,6 +124,29 @@ def test_bad_input(arguments, message, dense, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
+
+
+def test_no_weights_are_replaced_but_compressed_ones(dense, tmp_path, capsys):
+    def complaint(run, out):
+        capsys.readouterr()
+        assert main(["compress", str(run), "--factors", "3", "4", "--out", str(out)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
+
+    weights = dense / WEIGHTS
+    before = weights.read_bytes()
+    assert "out: expected another folder than that of the weights to compress" in complaint(dense, dense)
+    elsewhere = tmp_path / "elsewhere" / WEIGHTS
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(before)
+    assert f"out: expected a folder without a run, got {dense}" in complaint(elsewhere, dense)
+    assert f"{weights}: expected a folder to write to (Not a directory)" in complaint(elsewhere, weights)
+    assert weights.read_bytes() == before
+    recipe, _, tensors = read_tensors(weights)
+    write_tensors(elsewhere, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}, recipe)
+    assert "data: expected inputs on which some states are not 0" in complaint(elsewhere, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_other_layers_are_not_compressed(tiny, tmp_path, capsys):

@@ -88,6 +88,11 @@ def test_parameters_are_those_of_the_paper(name, total, recurrent):
         ("[task]\nname = 'copy'\n[optimizer]\nlr = nan", "optimizer.lr: expected above 0, got nan"),
         ("[task]\nname = 'copy'\n[optimizer]\nname = 'sgd'", "optimizer.name: expected one of rmsprop, adam"),
         ("[task]\nname = 'copy'\n[model]\nfactors = 4", "model.factors: expected a list"),
+        (
+            "[task]\nname = 'copy'\n[optimizer]\nlr = 1" + "0" * 400,
+            "optimizer.lr: expected a number up to 1.8e",
+        ),
+        ("[task]\nname = ['copy']", "task.name: expected one of copy"),
         ("task = 3", "task: expected a table"),
         ("task = ", "r.toml: Invalid value"),
     ],

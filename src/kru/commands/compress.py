@@ -14,9 +14,10 @@ from kru.commands.train import summary
 from kru.report.inspect import weights_path
 from kru.training.compressed import CompressedRun, compress_run, fine_tuning
 from kru.training.evaluate import evaluate
+from kru.training.files import expect_folder
 from kru.training.interrupt import Interrupted
 from kru.training.result import read_weights, write_weights
-from kru.training.run import WEIGHTS, Place, RunError, train
+from kru.training.run import CHECKPOINT, WEIGHTS, Place, RunError, train
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,12 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "compress", arguments)
     _expect(options)
-    recipe, model = read_weights(weights_path(options.run))
+    source = weights_path(options.run)
+    recipe, model = read_weights(source)
+    name = f"{recipe.name}-compressed"
+    folder = options.out or Path("runs") / f"{name}-seed{recipe.seed}"
+    expect_folder(folder)
+    _expect_unused(folder, source, fine_tune=options.fine_tune)
     task = recipe.task.load(options.data_dir)
     compressed = compress_run(
         recipe,
@@ -66,12 +72,11 @@ def run(arguments: Sequence[str]) -> int:
         rank=options.rank or None,
         batches=options.batches,
     )
-    recipe = replace(compressed.recipe, name=f"{recipe.name}-compressed")
-    folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
+    recipe = replace(compressed.recipe, name=name)
     print(f"{compressed.report}\n", flush=True)
-    for name, measured in (("before", model), ("compressed", compressed.model)):
+    for label, measured in (("before", model), ("compressed", compressed.model)):
         value = evaluate(measured, task, "test", recipe.evaluation.batch_size)
-        print(f"{name}: {task.measure.name} {value:.6g} on test", flush=True)
+        print(f"{label}: {task.measure.name} {value:.6g} on test", flush=True)
     if not options.fine_tune:
         write_weights(folder / WEIGHTS, compressed.model.state_dict(), recipe)
         print(f"weights: {folder / WEIGHTS}")
@@ -98,6 +103,16 @@ def _fine_tune(options: Options, compressed: CompressedRun, folder: Path, argume
         return 1
     print(f"trained further: {summary(result)}")
     return 0
+
+
+def _expect_unused(folder: Path, source: Path, *, fine_tune: bool) -> None:
+    """Raise if the compressed weights would replace those they are made of, or those of a run."""
+    weights = folder / WEIGHTS
+    if weights.exists() and weights.samefile(source):
+        raise ValueError(f"out: expected another folder than that of the weights to compress, got {folder}")
+    # What trains further goes on with its own run there, and refuses any other.
+    if not fine_tune and (folder / CHECKPOINT).exists():
+        raise ValueError(f"out: expected a folder without a run, got {folder}, which has {CHECKPOINT}")
 
 
 def _expect(options: Options) -> None:

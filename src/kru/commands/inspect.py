@@ -9,6 +9,7 @@ import tyro
 
 from kru.cli import parse
 from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table, weights_path
+from kru.training.files import expect_folder
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ def run(arguments: Sequence[str]) -> int:
     else:
         # Not the folder NAME itself: NAME would then no longer stand for the weights NAME.safetensors.
         beside = options.run.parent / "figures" / weights_path(options.run).stem
-    print(f"{name}\n\n{model}\n\n{parameters_by_part(model)}\n\n{spectrum_table(model.layer)}\n")
-    print("\n".join(map(str, draw_run(model, curve, options.out or beside))))
+    folder = options.out or beside
+    expect_folder(folder)
+    text = f"{name}\n\n{model}\n\n{parameters_by_part(model)}\n\n{spectrum_table(model.layer)}\n"
+    drawn = draw_run(model, curve, folder)
+    print("\n".join([text, *map(str, drawn)]))
     return 0

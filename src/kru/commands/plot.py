@@ -8,8 +8,9 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
-from kru.report.figures import draw_figures
+from kru.report.figures import draw_figures, expect_figures
 from kru.report.records import read_results
+from kru.training.files import expect_folder
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,10 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "plot", arguments)
     folder = options.out or options.results / "figures"
-    written = draw_figures(read_results(options.results), folder, options.figures)
+    expect_figures(options.figures)
+    results = read_results(options.results)
+    expect_folder(folder)
+    written = draw_figures(results, folder, options.figures)
     if not written:
         raise ValueError(f"{options.results}: has no run for {', '.join(options.figures) or 'any figure'}")
     print("\n".join(map(str, written)))

@@ -13,7 +13,7 @@ from kru.report.compression import compression_section
 from kru.report.headline import headline, put_between_marks
 from kru.report.records import read_results
 from kru.report.studies import study_sections
-from kru.report.tables import make_tables, report
+from kru.report.tables import expect_targets, make_tables, report
 from kru.training.files import write_atomically
 
 
@@ -34,18 +34,22 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "results", arguments)
+    expect_targets(options.targets)
     results = read_results(options.results)
     tables = make_tables(results, options.targets)
-    print("\n\n".join(table.plain() for table in tables))
+    pages: dict[Path, str] = {}
     if options.out is not None:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
         sections = study_sections(options.results / "studies", options.out)
         sections += filter(None, [compression_section(options.results / "compress", options.out)])
-        write_atomically(options.out, report(tables, beside, sections).encode())
+        pages[options.out] = report(tables, beside, sections)
     if options.headline is not None:
-        page = put_between_marks(_page(options.headline), headline(results))
-        write_atomically(options.headline, page.encode())
+        pages[options.headline] = put_between_marks(_page(options.headline), headline(results))
+    # Whatever is wrong with one page is said before anything is written or printed.
+    for path, page in pages.items():
+        write_atomically(path, page.encode())
+    print("\n\n".join(table.plain() for table in tables))
     return 0
 
 

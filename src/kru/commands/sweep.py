@@ -60,7 +60,7 @@ class Options:
     """number of a process with which this one ends, and which shows the trials in its place"""
 
     def __post_init__(self) -> None:
-        for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1)):
+        for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1), ("parent", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
         if Path(self.study).name != self.study or self.study == "..":

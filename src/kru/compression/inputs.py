@@ -53,6 +53,8 @@ def input_moments(model: nn.Module, layers: Iterable[nn.Module], data: Iterable[
         raise ValueError(
             "data: expected inputs on which all states are finite, got some on which they are not"
         )
+    if not all(total.any() for total in sums.values()):
+        raise ValueError("data: expected inputs on which some states are not 0, got a layer that sees none")
     return {key: _with_ridge(total) for key, total in sums.items()}
 
 

@@ -81,7 +81,8 @@ def _table(runs: Runs) -> str:
             found = runs.get(clipping_label(times, guard))
             if found:
                 valid = mean([run["valid"] for run in found])
-                norm = mean([run["spectrum"]["spectral_norm"] for run in found])
+                norms = [run["spectrum"]["spectral_norm"] for run in found]
+                norm = mean(norms) if None not in norms else "∞"
                 rows.append([f"× {times}", guard, _count(found), valid, norm])
     return markdown(header, rows, left=2)
 

@@ -1,7 +1,7 @@
 """The section on compressed models and its figure, from the records of benchmarks/compression.py."""
 
-import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from kru.factors import product_text
 from kru.report.figures import limits
 from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.text import markdown
+from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 
 TITLES = {"jsb": "JSB Chorales", "ptb": "Penn Treebank characters"}
 
@@ -28,7 +29,32 @@ HEADER = (
 KIND_COLOURS = (COLOURS["kru"], COLOURS["kru-lstm"], COLOURS["rnn"])
 """Of the kinds of matrices in a record, in their order: two factors, three, low rank."""
 
-FIELDS = {"task", "command", "commit", "measure", "units", "dense", "dense_further", "rows", "curve"}
+_TEST: dict[str, Shape] = {"test": NUMBER}
+_ROW: dict[str, Shape] = {
+    "ratio": int,
+    "kind": str,
+    "rank": int,
+    "parameters": int,
+    "matrix": _TEST,
+    "states": _TEST,
+    "further": _TEST,
+}
+SHAPE: dict[str, Shape] = {
+    "task": str,
+    "command": str,
+    "commit": str,
+    "measure": str,
+    "units": int,
+    "dense": {
+        "test": NUMBER,
+        "epochs": NUMBER,
+        "cpu_seconds": NUMBER,
+        "parameters": {"total": int, "recurrent": int},
+    },
+    "dense_further": {"test": NUMBER, "epochs": NUMBER},
+    "rows": [_ROW],
+    "curve": list,
+}
 """What is read of a record."""
 
 Record = dict[str, Any]
@@ -66,12 +92,26 @@ def read_records(folder: Path) -> list[Record]:
 
 def _read(path: Path) -> Record:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict) or not record.keys() >= FIELDS:
-        raise ValueError(f"{path}: expected a record of benchmarks/compression.py")
-    return record
+        record = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a record of benchmarks/compression.py ({error})") from error
+    wrong = mismatches(record, SHAPE) if isinstance(record, dict) else list(SHAPE)
+    if "rows" not in wrong and not all(map(_is_row, record["rows"])):
+        wrong.append("rows")
+    if wrong:
+        raise ValueError(
+            f"{path}: expected a record of benchmarks/compression.py, got none or another kind of value for "
+            f"{', '.join(wrong)}"
+        )
+    return dict(record)
+
+
+def _is_row(row: Record) -> bool:
+    return (
+        row["parameters"] > 0
+        and re.fullmatch(r"low-rank|[0-9]+(x[0-9]+)*", row["kind"]) is not None
+        and not ("scratch" in row and mismatches(row, {"scratch": _TEST}))
+    )
 
 
 def draw_compression(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from kru.report.paper import paper_tables
 from kru.report.records import Result, by_recipe
 from kru.report.style import COLOURS, DASHES, LABELS, new_figure, save_figure
+from kru.spelling import expect_known
 
 WALL_CLOCK = "wall-clock"
 FLOOR = 1e-6
@@ -23,11 +24,15 @@ def figure_names() -> list[str]:
     return [*dict.fromkeys(table.target for table in paper_tables()), WALL_CLOCK]
 
 
+def expect_figures(names: Sequence[str]) -> None:
+    """Raise if one of these can't be drawn."""
+    for name in names:
+        expect_known("figure", name, figure_names())
+
+
 def draw_figures(results: Sequence[Result], folder: Path, names: Sequence[str] = ()) -> list[Path]:
     """Draw the named figures, all for none, as PNG and SVG; those without a run are left out."""
-    for name in names:
-        if name not in figure_names():
-            raise ValueError(f"figure: expected one of {', '.join(figure_names())}, got {name!r}")
+    expect_figures(names)
     written = []
     for name in names or figure_names():
         target, axis = ("music", "seconds") if name == WALL_CLOCK else (name, "step")

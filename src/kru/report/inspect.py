@@ -12,10 +12,9 @@ from kru.report.style import COLOURS, new_figure, save_figure
 from kru.report.text import columns
 from kru.spectrum import Spectrum
 from kru.training.checkpoint import Checkpoint
-from kru.training.growth import model_of
 from kru.training.metrics import read_metrics
-from kru.training.model import Model, problem_sizes
-from kru.training.result import read_result, read_weights
+from kru.training.model import Model
+from kru.training.result import model_in, read_result, read_weights
 from kru.training.run import CHECKPOINT, WEIGHTS
 
 
@@ -33,8 +32,7 @@ def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
             )
         checkpoint = Checkpoint.load(run / CHECKPOINT)
         recipe = checkpoint.recipe
-        model = model_of(recipe, problem_sizes(recipe.task), checkpoint.weights)
-        return recipe.name, model, curve
+        return recipe.name, model_in(run / CHECKPOINT, recipe, checkpoint.weights), curve
     path = weights_path(run)
     recipe, model = read_weights(path)
     recorded = path.parent.parent / f"{path.stem}.json"

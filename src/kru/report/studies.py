@@ -9,6 +9,9 @@ from kru.report.clipping import clipping_findings, draw_clipping
 from kru.report.growth import draw_growth, growth_findings
 from kru.report.records import Result
 from kru.report.unitary import draw_unitary, unitary_findings
+from kru.studies.design import MERGED, RAISED
+from kru.studies.record import SPECTRUM
+from kru.training.plain_json import NUMBER, Shape, mismatches
 from kru.training.result import read_result
 
 
@@ -27,9 +30,39 @@ REPORTS = {
 }
 
 
+RECORD: dict[str, Shape] = {
+    "task": str,
+    "setting": str,
+    "sequences": {"train": int},
+    "spectrum": dict.fromkeys(SPECTRUM, NUMBER | None),
+}
+"""What is read of a record besides what every result has."""
+
+GROWN: dict[str, Shape] = {
+    "growth": [
+        {"step": int, "factors": [int], "rank": int, "penalty_before": NUMBER, "penalty": NUMBER},
+    ]
+}
+"""The same of a run that may have grown."""
+
+
 def read_study(folder: Path, study: str) -> list[Result]:
     """The records of a study below the folder of all studies."""
-    return [read_result(path) for path in sorted((folder / study).glob("*-seed*.json"))]
+    return [_read(path, study) for path in sorted((folder / study).glob("*-seed*.json"))]
+
+
+def _read(path: Path, study: str) -> Result:
+    record = read_result(path)
+    grows = "growth" in record or (study == "growth" and record.get("setting") in (MERGED, RAISED))
+    wrong = mismatches(record, RECORD | (GROWN if grows else {}))
+    # How far a run of the study of growth came is read off its curve; a clipped one may have none.
+    if not all("valid" in point for point in record["curve"]) or (study == "growth" and not record["curve"]):
+        wrong.append("curve")
+    if wrong:
+        raise ValueError(
+            f"{path}: expected a record of the study {study}, got none or another kind of value for {', '.join(wrong)}"
+        )
+    return record
 
 
 def study_text(study: str, records: Sequence[Result]) -> str:

@@ -1,5 +1,6 @@
 """How figures look: large enough for a slide, colours that colour-blind people can tell apart."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from kru.training.files import write_atomically
 
 # The palette of Okabe and Ito; a model has the same colour in every figure.
 COLOURS = {
@@ -85,12 +88,14 @@ def new_figure(
 
 def save_figure(figure: Figure, path: Path) -> list[Path]:
     """Write `path`.png and `path`.svg, and close the figure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = []
+    drawn = {}
     with pyplot.rc_context(_STYLE):
         figure.tight_layout()
-        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
-            written.append(path.with_name(path.name + suffix))
-            figure.savefig(written[-1], metadata=metadata)
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            stream = io.BytesIO()
+            figure.savefig(stream, format=kind, metadata=metadata)
+            drawn[path.with_name(f"{path.name}.{kind}")] = stream.getvalue()
     pyplot.close(figure)
-    return written
+    for file, data in drawn.items():
+        write_atomically(file, data)
+    return list(drawn)

@@ -9,6 +9,7 @@ from kru.report.paper import PaperRow, PaperTable, paper_tables
 from kru.report.records import Result, by_recipe
 from kru.report.style import LABELS
 from kru.report.text import columns, markdown
+from kru.spelling import expect_known
 
 HEADER = (
     "model",
@@ -42,12 +43,15 @@ class Table:
         return f"## {self.title}\n\n{self.note}\n\n{markdown(HEADER, self.rows)}"
 
 
+def expect_targets(targets: Sequence[str]) -> None:
+    """Raise if the paper has no table of one of these."""
+    for target in targets:
+        expect_known("target", target, dict.fromkeys(table.target for table in paper_tables()))
+
+
 def make_tables(results: Sequence[Result], targets: Sequence[str] = ()) -> list[Table]:
     """The tables of the named targets, all for none, rows without a result of ours included."""
-    known = {table.target for table in paper_tables()}
-    for target in targets:
-        if target not in known:
-            raise ValueError(f"target: expected one of {', '.join(sorted(known))}, got {target!r}")
+    expect_targets(targets)
     grouped = by_recipe(results)
     chosen = [table for table in paper_tables() if not targets or table.target in targets]
     return [_table(table, grouped) for table in chosen]

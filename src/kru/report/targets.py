@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from kru.report.figures import WALL_CLOCK
 from kru.report.paper import paper_tables
+from kru.spelling import expect_known
 from kru.tasks import Adding, CopyMemory
 from kru.training.config import Recipe
 from kru.training.recipes import load_recipe, recipe_names, with_budget
@@ -48,8 +49,7 @@ def target_names() -> list[str]:
 
 def target_recipes(target: str, *, quick: bool) -> list[Recipe]:
     """The recipes of a target, those of the paper's models that are available."""
-    if target not in QUICK:
-        raise ValueError(f"target: expected one of {', '.join(QUICK)}, got {target!r}")
+    expect_known("target", target, QUICK)
     source = "music" if target == WALL_CLOCK else target
     tables = [table for table in paper_tables() if table.target == source]
     if quick:

@@ -55,7 +55,8 @@ def is_recorded(path: Path, setting: Setting, seed: int) -> bool:
     if not path.exists():
         return False
     wanted = settings(replace(setting.recipe, seed=seed))
-    recorded = read_result(path).get("settings", {})
+    recorded = read_result(path).get("settings")
+    recorded = recorded if isinstance(recorded, dict) else {}
     # A setting that did not exist yet when the run was made had its default.
     other = [name for name, value in recorded.items() if _plain(wanted.get(name)) != value]
     if other or not recorded:

@@ -5,9 +5,9 @@ Nothing in such a file can run code when it is loaded.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +17,7 @@ from torch import Tensor
 from kru.nn.states import State
 from kru.training.config import Recipe
 from kru.training.files import write_atomically
+from kru.training.plain_json import mismatches, parse_json
 from kru.training.recipes import recipe_from, recipe_mapping
 
 FORMAT = "kru 1"
@@ -87,20 +88,19 @@ class Checkpoint:
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
         recipe, header, tensors = read_tensors(path)
-        known = {entry.name for entry in fields(Progress)}
         progress = header.get("progress")
-        # A file of an older version has fewer entries; the others are then as at the beginning.
+        moments = {name: name.partition("/") for name in _below(tensors, "optimizer")}
         if (
             not isinstance(progress, dict)
-            or not {"step"} <= set(progress) <= known
+            or not _is_progress(progress)
             or not isinstance(header.get("source"), str)
             or "generator" not in tensors
+            or not all(index.isdecimal() for index, _, _ in moments.values())
         ):
             raise ValueError(f"{path}: expected the checkpoint of a run, got another file")
         optimizer: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _below(tensors, "optimizer").items():
-            index, _, key = name.partition("/")
-            optimizer.setdefault(int(index), {})[key] = tensor
+        for name, (index, _, key) in moments.items():
+            optimizer.setdefault(int(index), {})[key] = tensors[f"optimizer/{name}"]
         carried = _below(tensors, "carried")
         several = tuple(carried[str(i)] for i in range(len(carried)) if str(i) in carried)
         return cls(
@@ -115,6 +115,17 @@ class Checkpoint:
         )
 
 
+def _is_progress(values: Mapping[str, Any]) -> bool:
+    """Whether a `Progress` can be made of this; an older version's has fewer entries, the others are as at first."""
+    kinds = get_type_hints(Progress)
+    if not {"step"} <= set(values) <= set(kinds):
+        return False
+    # A whole number is a float too.
+    return not mismatches(
+        values, {key: kinds[key] if kinds[key] is str else kinds[key] | int for key in values}
+    )
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], recipe: Recipe, **header: Any) -> None:
     """A safetensors file with the recipe and further JSON values in its header."""
     contents = {"recipe": recipe_mapping(recipe), "name": recipe.name, **header}
@@ -125,22 +136,38 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], recipe: Recipe, **h
 def read_tensors(path: Path) -> tuple[Recipe, dict[str, Any], dict[str, Tensor]]:
     """What `write_tensors` wrote: recipe, header, tensors."""
     if not path.is_file():
+        if path.exists():
+            raise ValueError(f"{path}: expected a file, got a folder, a device or a pipe")
         raise ValueError(f"{path}: no such file")
     try:
-        with safe_open(path, framework="pt") as file:
+        # Opened here as well: of a file that may not be read, safetensors says that there is none.
+        with open(path, "rb"), safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             # Copies: the file's own tensors would lie in memory that the next checkpoint replaces.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise ValueError(f"{path}: expected a file to read ({error.strerror or error})") from error
+    except SafetensorError as error:
         raise ValueError(f"{path}: expected a whole safetensors file ({error})") from error
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path}: expected a file that kru wrote, got format {metadata.get('format')!r}")
     try:
-        header = json.loads(metadata["kru"])
-        recipe = recipe_from(header["recipe"], header["name"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        header = parse_json(metadata.get("kru", ""))
+        recipe = _recipe_in(header)
+    except ValueError as error:
         raise ValueError(f"{path}: expected a recipe in its header ({error})") from error
     return recipe, header, tensors
+
+
+def _recipe_in(header: Any) -> Recipe:
+    entries = header if isinstance(header, dict) else {}
+    recipe, name = entries.get("recipe"), entries.get("name")
+    if not isinstance(recipe, dict):
+        raise ValueError(f"recipe: expected a table, got {recipe!r}")
+    # Commands print the name, and call folders after it.
+    if not isinstance(name, str) or Path(name).name != name or name == ".." or not name.isprintable():
+        raise ValueError(f"name: expected one that a folder can have, got {name!r}")
+    return recipe_from(recipe, name)
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -231,5 +231,6 @@ def _dashed(name: str) -> str:
 
 
 def _expect(name: str, value: float, wanted: str, holds: Callable[[float], bool]) -> None:
-    if not (isfinite(value) and holds(value)):
+    # A whole number is finite, but can be too large for `isfinite`.
+    if not ((isinstance(value, int) or isfinite(value)) and holds(value)):
         raise ValueError(f"{name}: expected {wanted}, got {value!r}")

@@ -1,5 +1,6 @@
 """Files that survive crashes: written whole or not at all, and locks that end with their process."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -25,6 +26,28 @@ def write_atomically(path: Path, data: bytes) -> None:
         unfinished.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def expect_folder(path: Path) -> None:
+    """Raise if no files can be written to this folder, which need not be there yet and is not made here.
+
+    For what takes long before it writes, or prints before: a wrong path should be said first.
+
+    Raises:
+        ValueError: it, or where it would have to be made, is no folder that this process may write to.
+    """
+    for place in (path, *path.parents):
+        try:
+            place.stat()
+            reason = errno.ENOTDIR if not place.is_dir() else 0
+            reason = reason or (0 if os.access(place, os.W_OK | os.X_OK) else errno.EACCES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reason = error.errno or errno.EINVAL
+        if reason:
+            raise ValueError(f"{path}: expected a folder to write to ({os.strerror(reason)})")
+        return
 
 
 def sync_directory(path: Path) -> None:

@@ -144,11 +144,12 @@ def grown_config(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelConfig:
         return recipe.model
     name = "layer.recurrent_l0." + ("base" if recipe.model.constraint == "exact" else "factor")
     count = sum(key.startswith(f"{name}_") for key in weights)
-    if not count:
-        return recipe.model
-    factors = [weights[f"{name}_{f}"] for f in range(count)]
+    factors = [weights[key] for key in (f"{name}_{f}" for f in range(count)) if key in weights]
     # One dimension for the parts of a complex factor or for the gates, and one more for the terms of a sum.
     usual = 2 if recipe.model.kind == "kru" and recipe.model.field == "real" else 3
+    # What is no factor fits no model, which loading it will say.
+    if not factors or any(factor.dim() < usual for factor in factors):
+        return recipe.model
     rank = factors[0].shape[0] if factors[0].dim() > usual else 1
     return replace(recipe.model, factors=tuple(factor.shape[-1] for factor in factors), rank=rank)
 

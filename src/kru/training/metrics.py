@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from kru.training.plain_json import parse_json
+
 
 class Metrics:
     """Appends to a run's metrics.jsonl, after cutting it back to the length that a checkpoint knows of."""
@@ -45,8 +47,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     lines = []
     for line in path.read_bytes().splitlines():
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):
+            values = parse_json(line)
+        except ValueError:
             break
         if not is_point(values):
             break

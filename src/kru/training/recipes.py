@@ -1,6 +1,7 @@
 """Recipes as TOML: the ones that ship with the package, and your own."""
 
 import shlex
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -48,7 +49,7 @@ def recipe_from(mapping: Mapping[str, Any], name: str) -> Recipe:
     """The recipe of a nested mapping such as TOML gives, the problem's name as `name` in the table `task`."""
     task = dict(_expect_table(mapping.get("task", {}), "task"))
     problem = task.pop("name", None)
-    if problem not in PROBLEMS:
+    if not isinstance(problem, str) or problem not in PROBLEMS:
         raise ValueError(f"task.name: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
     rest = {key: value for key, value in mapping.items() if key != "task"}
     recipe: Recipe = _build(Recipe, rest, "", task=_build(PROBLEMS[problem], task, "task."), name=name)
@@ -140,6 +141,8 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         return tuple(_value(element, entry, f"{name}[{index}]") for index, entry in enumerate(value))
     assert not isinstance(hint, UnionType), hint
     if hint is float and type(value) is int:
+        if abs(value) > sys.float_info.max:
+            raise ValueError(f"{name}: expected a number up to {sys.float_info.max:.1e}, got {value!r}")
         return float(value)
     if type(value) is not hint:
         raise ValueError(f"{name}: expected {_KINDS[hint]}, got {value!r}")

@@ -4,9 +4,9 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
 import torch
@@ -23,23 +23,24 @@ from kru.training.growth import grown_config, model_of
 from kru.training.loop import Trainer
 from kru.training.metrics import is_point, read_metrics, thinned
 from kru.training.model import Model, problem_sizes
+from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 from kru.training.recipes import command_line
 
 # What reports read, and of what kind it is.
-REQUIRED: dict[str, type | UnionType] = {
+REQUIRED: dict[str, Shape] = {
     "recipe": str,
     "seed": int,
     "command": str,
     "commit": str,
-    "machine": dict,
+    "machine": dict.fromkeys(("processor", "cores", "threads", "torch"), object),
     "measure": str,
     "lower_is_better": bool,
-    "baseline": float | int,
-    "valid": float | int,
-    "test": float | int,
-    "parameters": dict,
+    "baseline": NUMBER,
+    "valid": NUMBER,
+    "test": NUMBER,
+    "parameters": {"total": int, "recurrent": int},
     "steps": int,
-    "wall_seconds": float | int,
+    "wall_seconds": NUMBER,
     "stopped": str,
     "curve": list,
 }
@@ -114,17 +115,15 @@ def read_result(path: Path) -> dict[str, Any]:
 def parse_result(data: bytes, path: Path) -> dict[str, Any]:
     """The result that a file's contents are; `path` is for messages."""
     try:
-        result = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        result = parse_json(data)
+    except ValueError as error:
         raise ValueError(f"{path}: expected the result of a run in JSON ({error})") from error
     missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
     if missing:
         raise ValueError(f"{path}: expected the result of a run, got JSON without {', '.join(missing)}")
-    wrong = [key for key, kind in REQUIRED.items() if not isinstance(result[key], kind)]
-    if not wrong:
-        counts = result["parameters"]
-        wrong += [] if all(type(counts.get(key)) is int for key in ("total", "recurrent")) else ["parameters"]
-        wrong += [] if all(map(is_point, result["curve"])) else ["curve"]
+    wrong = mismatches(result, REQUIRED)
+    if "curve" not in wrong and not all(map(is_point, result["curve"])):
+        wrong.append("curve")
     if wrong:
         raise ValueError(
             f"{path}: expected the result of a run, got another kind of value for {', '.join(wrong)}"
@@ -140,11 +139,17 @@ def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> Non
 def read_weights(path: Path) -> tuple[Recipe, Model]:
     """The recipe and the model of a weights file."""
     recipe, _, tensors = read_tensors(path)
+    return recipe, model_in(path, recipe, tensors)
+
+
+def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> Model:
+    """The model that a recipe and weights from a file are; `path` is for messages."""
     try:
-        model = model_of(recipe, problem_sizes(recipe.task), tensors)
+        return model_of(recipe, problem_sizes(recipe.task), weights)
     except RuntimeError as error:
         raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
-    return recipe, model
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def commit() -> str:
