@@ -299,7 +299,7 @@ def test_inspect_says_what_is_wrong_before_all_else(run, tmp_path, capsys):
     first = "layer.recurrent_l0.factor_0"
     infinite = {name: torch.full_like(tensor, math.inf) for name, tensor in weights.items()}
     write_tensors(run / WEIGHTS, infinite, recipe)
-    assert "source: expected finite numbers, got some that are not" in complaint()
+    assert f"{run}: expected finite recurrent weights, got some that are not" in complaint()
     for wrong in (
         {name: tensor for name, tensor in weights.items() if name != first},
         weights | {first: torch.zeros(())},

@@ -25,6 +25,8 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "inspect", arguments)
     name, model, curve = load_run(options.run)
+    if not all(parameter.isfinite().all() for parameter in model.layer.parameters()):
+        raise ValueError(f"{options.run}: expected finite recurrent weights, got some that are not")
     if options.run.is_dir():
         beside = options.run / "figures"
     else:
