@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kru.training.config import EvaluationConfig, GrowthConfig, OptimizerConfig, Recipe, ScheduleConfig
+from kru.training.config import (
+    EvaluationConfig,
+    GrowthConfig,
+    ModelConfig,
+    OptimizerConfig,
+    Recipe,
+    ScheduleConfig,
+)
 from kru.training.recipes import load_recipe, with_budget
 
 TASKS = ("jsb", "piano-midi", "timit")
@@ -112,8 +119,8 @@ def growth_settings(task: str, epochs: int) -> list[Setting]:
     )
     if task == "ptb-small":
         # 411 units have two factors, 256 have eight. Real with tanh, so that all runs take minutes and learn.
-        model = replace(base.model, hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
-        base = replace(base, model=model, evaluation=EvaluationConfig(200, 50, 60_000))
+        model = ModelConfig(hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
+        base = replace(base, model=model, penalty=0.01, evaluation=EvaluationConfig(200, 50, 60_000))
     small = sum(size**2 for size in base.model.factors)
     patience, gain = STALLS[task]
     growth = GrowthConfig(base.model.hidden_size**2, patience=patience, gain=gain)
