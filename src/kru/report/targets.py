@@ -39,7 +39,7 @@ QUICK = {
     "ptb": Quick(("ptb-small",), epochs=1, every=669, sequences=50_000),
     "music": Quick(("jsb",), epochs=60),
     "timit": Quick(("timit",), epochs=4),
-    WALL_CLOCK: Quick(("jsb", "piano-midi"), epochs=20),
+    WALL_CLOCK: Quick(("jsb", "piano-midi"), epochs=60),
 }
 
 
