@@ -1,5 +1,20 @@
+import os
+from pathlib import Path
+
 import pytest
 import torch
+
+from kru.data import list_files
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The directory of the real data, where that is."""
+    named = os.environ.get("KRU_DATA")
+    directory = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
+    if any(status.state == "missing" for status in list_files(directory)):
+        pytest.skip(f"the real data is not all in {directory}: set KRU_DATA to a directory that has it")
+    return directory
 
 
 @pytest.fixture

@@ -225,12 +225,8 @@ def test_an_absurd_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         archive.read_member(packed, "a.wav")
 
 
-def test_real_files_are_whole() -> None:
-    named = os.environ.get("KRU_DATA")
-    directory = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
-    statuses = data.check(data_dir=directory)
-    if any(status.state == "missing" for status in statuses):
-        pytest.skip(f"the real data is not all in {directory}: set KRU_DATA to a directory that has it")
+def test_real_files_are_whole(real_data: Path) -> None:
+    statuses = data.check(data_dir=real_data)
     assert {status.state for status in statuses} == {"ok"}
     timit = next(status for status in statuses if status.dataset == "timit")
     assert archive.contents_sha256(timit.path) == timit.file.contents_sha256

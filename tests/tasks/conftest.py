@@ -1,8 +1,7 @@
-"""The real data where it is, and small generated files in the same formats where it is not."""
+"""Small generated files in the formats of the real data."""
 
 import gzip
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import scipy.io
 import torch
 
-from kru.data import DATASETS, list_files
+from kru.data import DATASETS
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -22,15 +21,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    named = os.environ.get("KRU_DATA")
-    directory = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
-    if any(status.state == "missing" for status in list_files(directory)):
-        pytest.skip(f"the real data is not all in {directory}: set KRU_DATA to a directory that has it")
-    return directory
 
 
 @pytest.fixture
