@@ -38,7 +38,7 @@ QUICK = {
     "mnist": Quick(("pmnist",), ("rc-urnn", "fc-urnn", "eurnn"), steps=550, every=110, sequences=1000),
     "ptb": Quick(("ptb-small",), epochs=1, every=669, sequences=50_000),
     "music": Quick(("jsb",), epochs=60),
-    "timit": Quick(("timit",), epochs=4),
+    "timit": Quick(("timit",), steps=1600, every=80),
     WALL_CLOCK: Quick(("jsb", "piano-midi"), epochs=60),
 }
 
