@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -144,12 +145,18 @@ def test_names(write, name: str, tmp_path) -> None:
 EVIL = 'x */ #error injected\n#include "/etc/passwd" ??/ \\ /* é \u2028 %s'
 
 
+def weights_named(name: str, path: Path) -> Path:
+    model = Model(kru.KRU(1, 4), 10, last_only=True)
+    contents = {"recipe": {"task": {"name": "mnist"}, "model": {"hidden_size": 4}}, "name": name}
+    save_file(model.state_dict(), path, {"format": "kru 1", "kru": json.dumps(contents)})
+    return path
+
+
 def test_a_recipe_name_cannot_leave_its_comment(tmp_path) -> None:
     """The names in a weights file are anybody's: none of their characters may mean anything in C."""
-    model = Model(kru.KRU(1, 4), 10, last_only=True)
-    contents = {"recipe": {"task": {"name": "mnist"}, "model": {"hidden_size": 4}}, "name": EVIL}
-    path = tmp_path / "evil.safetensors"
-    save_file(model.state_dict(), path, {"format": "kru 1", "kru": json.dumps(contents)})
+    with pytest.raises(ValueError, match="name: expected one that a folder can have"):
+        c99(weights_named(EVIL, tmp_path / "refused.safetensors"), tmp_path / "c")
+    path = weights_named('x #error injected ??= ??) \\ " * é %s \\', tmp_path / "evil.safetensors")
     header, source = c99(path, tmp_path / "c").files
     assert "injected" in header.read_text().splitlines()[0]
     assert source.read_text().count("#") == 2
