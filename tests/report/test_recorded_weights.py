@@ -1,7 +1,7 @@
 """`kru evaluate` on the weights in results/ gives the recorded figures again."""
 
 import json
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def evaluated(name: str, directory: Path, capsys: pytest.CaptureFixture[str], *o
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_weights_have_a_result(name):
-    recorded(name)
+    assert isfinite(recorded(name))
 
 
 @pytest.mark.usefixtures("one_thread")

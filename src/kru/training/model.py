@@ -73,6 +73,7 @@ def build_model(config: ModelConfig, sizes: Sizes) -> Model:
 
 @torch.no_grad()
 def _scale_initial_values(layer: Recurrent, config: ModelConfig) -> None:
+    """Scale input weights and recurrent matrix as drawn, and set modReLU's bias, as the settings say."""
     layer.weight_ih_l0.mul_(config.input_scale)
     if config.initial_bias:
         if layer.nonlinearity != "modrelu":
@@ -85,7 +86,7 @@ def _scale_initial_values(layer: Recurrent, config: ModelConfig) -> None:
         matrix = layer.matrix()
         if not isinstance(matrix, KroneckerMatrix):
             raise ValueError(
-                f"model.recurrent-gain: expected 1 for {config.kind}, whose matrix is unitary by construction, "
+                f"model.recurrent-gain: expected 1 for {config.kind}, whose matrix keeps a form of its own, "
                 f"got {config.recurrent_gain}"
             )
         factors = list(matrix.parameters())
