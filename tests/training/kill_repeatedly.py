@@ -11,7 +11,6 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import random
-import shutil
 import signal
 import sys
 import time
@@ -33,12 +32,8 @@ def ended(child):
 
 
 def step(folder):
-    path, seen = folder / "checkpoint.safetensors", folder.with_name("seen.safetensors")
-    if not path.exists():
-        return 0
-    # A copy is of one version; safetensors opens a file twice, and the child may replace it in between.
-    shutil.copyfile(path, seen)
-    return Checkpoint.load(seen).progress.step
+    path = folder / "checkpoint.safetensors"
+    return Checkpoint.load(path).progress.step if path.exists() else 0
 
 
 def run():

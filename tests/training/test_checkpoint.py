@@ -1,5 +1,7 @@
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -79,7 +81,7 @@ def test_write_atomically_replaces_nothing_but_files(tmp_path):
 
 
 def test_damaged_and_foreign_files_are_named(tmp_path, monkeypatch):
-    def refused(path, mode):
+    def refused(path):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     path = tmp_path / "c.safetensors"
@@ -94,9 +96,17 @@ def test_damaged_and_foreign_files_are_named(tmp_path, monkeypatch):
     save_file({"a": torch.zeros(2)}, path)
     with pytest.raises(ValueError, match="expected a file that kru wrote"):
         read_tensors(path)
-    monkeypatch.setattr("kru.training.checkpoint.open", refused, raising=False)
+    for header, error in [
+        ('{"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}', "of types that torch has, got 'F4'"),
+        ('{"__metadata__": null}', "expected a file that kru wrote, got format None"),
+    ]:
+        path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + bytes("F4" in header))
+        with pytest.raises(ValueError, match=error):
+            read_tensors(path)
+    monkeypatch.setattr(Path, "read_bytes", refused)
     with pytest.raises(ValueError, match=r"expected a file to read \(Permission denied\)"):
         read_tensors(path)
+    monkeypatch.undo()
     path.unlink()
     path.mkdir()
     with pytest.raises(ValueError, match="expected a file, got a folder"):
@@ -131,3 +141,19 @@ def test_progress_of_another_kind_is_refused(progress, tmp_path):
     write_tensors(path, {"generator": torch.get_rng_state()}, RECIPE, source="mine.toml", progress=progress)
     with pytest.raises(ValueError, match="expected the checkpoint of a run, got another file"):
         Checkpoint.load(path)
+
+
+def test_a_file_can_be_read_while_a_run_replaces_it(tmp_path):
+    path = tmp_path / "c.safetensors"
+    recipe = checkpoint().recipe
+
+    def replace(version):
+        write_tensors(path, {"a": torch.full((1 + version % 7,), version)}, recipe, version=version)
+
+    replace(0)
+    with ThreadPoolExecutor() as pool:
+        writer = pool.submit(lambda: [replace(version) for version in range(1, 300)])
+        while not writer.done():
+            _, header, tensors = read_tensors(path)
+            assert tensors["a"].tolist() == [header["version"]] * (1 + header["version"] % 7)
+    writer.result()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from kru.nn.states import State
@@ -140,15 +140,17 @@ def read_tensors(path: Path) -> tuple[Recipe, dict[str, Any], dict[str, Tensor]]
             raise ValueError(f"{path}: expected a file, got a folder, a device or a pipe")
         raise ValueError(f"{path}: no such file")
     try:
-        # Opened here as well: of a file that may not be read, safetensors says that there is none.
-        with open(path, "rb"), safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            # Copies: the file's own tensors would lie in memory that the next checkpoint replaces.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        # Read at once: a run may replace the file at any moment, and then all of this is of one version.
+        content = path.read_bytes()
+        tensors = load(content)
     except OSError as error:
         raise ValueError(f"{path}: expected a file to read ({error.strerror or error})") from error
     except SafetensorError as error:
         raise ValueError(f"{path}: expected a whole safetensors file ({error})") from error
+    except KeyError as error:
+        raise ValueError(f"{path}: expected tensors of types that torch has, got {error}") from error
+    length = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path}: expected a file that kru wrote, got format {metadata.get('format')!r}")
     try:
