@@ -251,6 +251,33 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
 
 
+def test_runs_on_generated_speech_have_a_table_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "generate", "espeak/timit", "--speakers", "8", "--sentences", "1"]) == 0
+
+    def tiny_recipes(target, *, quick):
+        return [
+            replace(recipe, steps=2, epochs=0, model=ModelConfig(recipe.model.kind, hidden_size=4))
+            for recipe in target_recipes(target, quick=quick)
+        ]
+
+    monkeypatch.setattr(reproduce, "target_recipes", tiny_recipes)
+    command = "reproduce timit --data-dir espeak --out runs/espeak --results results/espeak"
+    assert main(command.split()) == 0
+    assert len(list(Path("runs/espeak").glob("timit-*-seed1/result.json"))) == 4
+    capsys.readouterr()
+    assert main(["results", "timit", "--out", "RESULTS.md"]) == 0
+    official, generated = capsys.readouterr().out.split("TIMIT frames, generated speech")
+    kru = [
+        [line.split()[2] for line in text.splitlines() if line.startswith("KRU ")]
+        for text in (official, generated)
+    ]
+    assert kru == [["~195K"], ["777"]]
+    assert "## TIMIT frames, generated speech" in Path("RESULTS.md").read_text()
+    assert main(["results", "music"]) == 0
+    assert "generated speech" not in capsys.readouterr().out
+
+
 def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ["--task.T", "10", "--model.hidden-size", "8", "--steps", "20", "--evaluation.every", "10"]

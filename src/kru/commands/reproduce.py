@@ -36,13 +36,15 @@ class Options:
     """the seeds to run"""
     results: Path | None = None
     """where to record results; else the folder results, for the quick version runs/quick/results"""
+    out: Path | None = None
+    """folder of the runs; else runs, for the quick version runs/quick. Another corpus needs another folder"""
     data_dir: Path | None = None
     """the data directory; else KRU_DATA, else the user's cache"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "reproduce", arguments)
-    base = Path("runs/quick") if options.quick else Path("runs")
+    base = options.out or Path("runs/quick" if options.quick else "runs")
     results = options.results or (base / "results" if options.quick else Path("results"))
     recipes = [
         replace(recipe, seed=seed)

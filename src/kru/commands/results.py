@@ -13,7 +13,13 @@ from kru.report.compression import compression_section
 from kru.report.headline import headline, put_between_marks
 from kru.report.records import read_results
 from kru.report.studies import study_sections
-from kru.report.tables import expect_targets, make_tables, report
+from kru.report.tables import (
+    GENERATED_SPEECH,
+    expect_targets,
+    generated_speech_table,
+    make_tables,
+    report,
+)
 from kru.training.files import write_atomically
 
 
@@ -24,7 +30,7 @@ class Options:
     targets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """which: copy, adding, mnist, ptb, music, timit; none: all"""
     results: Path = Path("results")
-    """folder of RECIPE-seedN.json files, or of runs"""
+    """folder of RECIPE-seedN.json files, or of runs; those on generated speech in its folder espeak"""
     out: Path | None = None
     """also write a page in Markdown, such as RESULTS.md, with studies, compressed models and the figures of
     results/figures"""
@@ -37,6 +43,9 @@ def run(arguments: Sequence[str]) -> int:
     expect_targets(options.targets)
     results = read_results(options.results)
     tables = make_tables(results, options.targets)
+    speech = options.results / GENERATED_SPEECH
+    if speech.is_dir() and (not options.targets or "timit" in options.targets):
+        tables.append(generated_speech_table(read_results(speech)))
     pages: dict[Path, str] = {}
     if options.out is not None:
         pictures = sorted((options.results / "figures").glob("*.png"))

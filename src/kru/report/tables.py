@@ -1,7 +1,7 @@
 """The paper's tables with our figures beside the paper's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -10,6 +10,9 @@ from kru.report.records import Result, by_recipe
 from kru.report.style import LABELS
 from kru.report.text import columns, markdown
 from kru.spelling import expect_known
+
+GENERATED_SPEECH = "espeak"
+"""The folder in that of the results for runs on a corpus that `kru data generate` wrote."""
 
 HEADER = (
     "model",
@@ -55,6 +58,13 @@ def make_tables(results: Sequence[Result], targets: Sequence[str] = ()) -> list[
     grouped = by_recipe(results)
     chosen = [table for table in paper_tables() if not targets or table.target in targets]
     return [_table(table, grouped) for table in chosen]
+
+
+def generated_speech_table(results: Sequence[Result]) -> Table:
+    """The table of TIMIT for runs on generated speech."""
+    (table,) = make_tables(results, ["timit"])
+    note = "Frame accuracy in per cent on a corpus that `kru data generate` wrote; the paper's figures are of TIMIT."
+    return replace(table, title="TIMIT frames, generated speech", note=note)
 
 
 def _table(paper: PaperTable, grouped: dict[str, list[Result]]) -> Table:
