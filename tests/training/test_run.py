@@ -147,6 +147,20 @@ def test_settings_of_another_run_are_refused(tiny, tmp_path, capsys):
     assert "has a run with other settings (here penalty 0.7)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("steps", ["2", "3"])
+def test_other_data_are_refused(steps, tmp_path, capsys):
+    """Of a run that goes on, and of one that is finished: its figure is not one of the other data."""
+    for speakers in (8, 9):
+        corpus = str(tmp_path / f"corpus{speakers}" / "timit")
+        assert main(["data", "generate", corpus, "--speakers", str(speakers), "--sentences", "1"]) == 0
+    small = ["train", "timit-kru", "--quiet", "--model.hidden-size", "8", "--model.factors", "2", "4"]
+    small += ["--out", str(tmp_path / "run")]
+    assert main([*small, "--steps", "2", "--data-dir", str(tmp_path / "corpus8")]) == 0
+    assert main([*small, "--steps", steps, "--data-dir", str(tmp_path / "corpus9")]) == 2
+    assert "has a run on other data (there train 5, valid 1, test 2, baseline " in capsys.readouterr().err
+    assert main([*small, "--steps", steps, "--data-dir", str(tmp_path / "corpus8")]) == 0
+
+
 def test_a_damaged_checkpoint_is_named_with_a_way_out(tiny, tmp_path, capsys):
     out = tmp_path / "run"
     command = ["train", tiny, "--quiet", "--out", str(out), "--steps"]

@@ -20,6 +20,7 @@ from torch.nn import functional
 from kru.tasks import counter
 
 Split = Literal["train", "valid", "test"]
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 # The target of a step that counts neither in the loss nor in a measure; the default of torch's cross entropy.
 IGNORED = -100

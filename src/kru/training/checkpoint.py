@@ -17,7 +17,7 @@ from torch import Tensor
 from kru.nn.states import State
 from kru.training.config import Recipe
 from kru.training.files import write_atomically
-from kru.training.plain_json import mismatches, parse_json
+from kru.training.plain_json import NUMBER, mismatches, parse_json
 from kru.training.recipes import recipe_from, recipe_mapping
 
 FORMAT = "kru 1"
@@ -72,6 +72,8 @@ class Checkpoint:
     optimizer: dict[int, dict[str, Tensor]]
     carried: State | None = None
     generator: Tensor = field(default_factory=torch.get_rng_state)
+    data: dict[str, float] = field(default_factory=dict)
+    """the sizes of the splits and the baseline, by which other data are told; none in an older file"""
 
     def save(self, path: Path) -> None:
         tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
@@ -83,7 +85,9 @@ class Checkpoint:
             states = self.carried if isinstance(self.carried, tuple) else (self.carried,)
             tensors |= {f"carried/{i if several else 'h'}": state for i, state in enumerate(states)}
         tensors["generator"] = self.generator
-        write_tensors(path, tensors, self.recipe, source=self.source, progress=asdict(self.progress))
+        write_tensors(
+            path, tensors, self.recipe, source=self.source, progress=asdict(self.progress), data=self.data
+        )
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
@@ -94,6 +98,7 @@ class Checkpoint:
             not isinstance(progress, dict)
             or not _is_progress(progress)
             or not isinstance(header.get("source"), str)
+            or not _is_numbers(header.get("data", {}))
             or "generator" not in tensors
             or not all(index.isdecimal() for index, _, _ in moments.values())
         ):
@@ -112,7 +117,12 @@ class Checkpoint:
             optimizer,
             several or carried.get("h"),
             tensors["generator"],
+            header.get("data", {}),
         )
+
+
+def _is_numbers(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, NUMBER) for value in values.values())
 
 
 def _is_progress(values: Mapping[str, Any]) -> bool:

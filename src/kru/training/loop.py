@@ -14,6 +14,7 @@ from kru.optim import optimizer
 from kru.penalty import unitary_penalty
 from kru.spectrum import spectrum
 from kru.tasks import Batches, Task
+from kru.tasks.base import SPLITS
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import ModelConfig, Recipe
 from kru.training.distributed import Processes
@@ -191,7 +192,13 @@ class Trainer:
             self.best_weights,
             self.optimizer.state_dict()["state"],
             carried,
+            data=self.data,
         ).save(self.folder / "checkpoint.safetensors")
+
+    @property
+    def data(self) -> dict[str, float]:
+        """What a checkpoint knows of the data."""
+        return {**{split: self.task.size(split) for split in SPLITS}, "baseline": self.task.baseline}
 
     def _step(self, seconds: float) -> None:
         recipe, progress = self.recipe, self.progress

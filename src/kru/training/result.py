@@ -14,7 +14,7 @@ from torch import Tensor
 
 import kru
 from kru.parameters import parameter_count
-from kru.tasks import Split
+from kru.tasks.base import SPLITS
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.config import Recipe
 from kru.training.evaluate import evaluate
@@ -45,7 +45,6 @@ REQUIRED: dict[str, Shape] = {
     "curve": list,
 }
 
-SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 # The measure over the training data is given too where it costs next to nothing.
 SMALL = 5_000

@@ -101,11 +101,6 @@ def train(
         raise ValueError(f"{place.folder}: no checkpoint to resume from")
     if checkpoint is not None:
         _expect_same(recipe, checkpoint, place.folder)
-        finished = place.folder / RESULT
-        if checkpoint.progress.stopped and checkpoint.recipe == recipe:
-            recorded = processes.bytes_of_first(finished.read_bytes() if finished.exists() else b"")
-            if recorded:
-                return parse_result(recorded, finished)
     task = recipe.task.load(place.data_dir)
     trainer = Trainer(
         recipe,
@@ -118,6 +113,13 @@ def train(
         clock=time.process_time if place.cpu_time else time.monotonic,
         processes=processes,
     )
+    if checkpoint is not None:
+        _expect_same_data(trainer, checkpoint, place.folder)
+        finished = place.folder / RESULT
+        if checkpoint.progress.stopped and checkpoint.recipe == recipe:
+            recorded = processes.bytes_of_first(finished.read_bytes() if finished.exists() else b"")
+            if recorded:
+                return parse_result(recorded, finished)
     agree = processes.largest if processes.count > 1 else None
     listening = Interruptible(agree) if stop is None else contextlib.nullcontext(stop)
     try:
@@ -236,6 +238,17 @@ def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
         changed = ", ".join(f"{name} {value}" for name, value in other.items())
         raise ValueError(
             f"{folder}: has a run with other settings (here {changed}); choose another --out, or remove it"
+        )
+
+
+def _expect_same_data(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+    if checkpoint.data and checkpoint.data != trainer.data:
+        here, now = (
+            ", ".join(f"{name} {value:.6g}" for name, value in data.items())
+            for data in (checkpoint.data, trainer.data)
+        )
+        raise ValueError(
+            f"{folder}: has a run on other data (there {here}; now {now}); choose another --out, or remove it"
         )
 
 
