@@ -34,7 +34,7 @@ class Quick:
 
 QUICK = {
     "copy": Quick(("copy-1000",), ("rc-urnn",), steps=800, every=50, sequences=200, T=300),
-    "adding": Quick(("adding-200",), ("rc-urnn",), steps=2000, every=200, sequences=500),
+    "adding": Quick(("adding-100",), ("rc-urnn",), steps=2000, every=200, sequences=500),
     "mnist": Quick(("pmnist",), ("rc-urnn", "fc-urnn", "eurnn"), steps=550, every=110, sequences=1000),
     "ptb": Quick(("ptb-small",), epochs=2, every=669, sequences=50_000),
     "music": Quick(("jsb",), epochs=60),
