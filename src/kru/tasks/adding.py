@@ -1,6 +1,6 @@
 """Adding: the sum of the two marked numbers among T."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kru.tasks import counter
-from kru.tasks.base import Batch, Measure, Score, SequenceTask, Split
+from kru.tasks.base import Batch, Batches, Measure, Score, SequenceTask, Split
 from kru.tasks.generated import check_generated, generated_size, global_indices
 
 _ADDING = 0x616464
@@ -18,15 +18,35 @@ _ADDING = 0x616464
 
 @dataclass(frozen=True)
 class Adding:
-    """Adding over T steps; `seed` chooses the sequences."""
+    """Adding over T steps.
+
+    Args:
+        seed: chooses the sequences.
+        grow_from: the length of the training sequences in the first two epochs; in each that follows it is twice
+            that of the one before, until it is T. 0: it is always T. Validation and test have length T throughout.
+    """
 
     T: int = 750
     seed: int = 0
+    grow_from: int = 0
 
     def load(self, data_dir: str | Path | None = None) -> "AddingTask":
         """Nothing is read: the sequences are generated."""
         check_generated(self.T, 2, self.seed)
+        if self.grow_from and not 2 <= self.grow_from <= self.T:
+            raise ValueError(f"grow_from: expected 0, or 2 to T = {self.T}, got {self.grow_from}")
         return AddingTask(self)
+
+    def training_length(self, epoch: int) -> int:
+        """How long the training sequences of an epoch are.
+
+        >>> [Adding(750, grow_from=100).training_length(epoch) for epoch in range(6)]
+        [100, 100, 200, 400, 750, 750]
+        """
+        if not self.grow_from:
+            return self.T
+        # A power that is as large as T is large enough, and an epoch may be any.
+        return min(self.T, self.grow_from << min(max(0, epoch - 1), self.T.bit_length()))
 
 
 class AddingTask(SequenceTask):
@@ -50,6 +70,14 @@ class AddingTask(SequenceTask):
 
     def size(self, split: Split) -> int:
         return generated_size(split)
+
+    def train_batches(self, batch_size: int, *, epoch: int, seed: int) -> Batches:
+        length = self.problem.training_length(epoch)
+        if length < self.problem.T:
+            # Shorter sequences with the same indices own counters below those of validation and test.
+            shorter = AddingTask(replace(self.problem, T=length, grow_from=0))
+            return shorter.train_batches(batch_size, epoch=epoch, seed=seed)
+        return super().train_batches(batch_size, epoch=epoch, seed=seed)
 
     def take(self, split: Split, indices: NDArray[np.int64]) -> Batch:
         T = self.problem.T
