@@ -48,3 +48,14 @@ def test_a_slice_of_the_digits(name, real_data, capsys):
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("copy")])
 def test_a_slice_of_copying(name, tmp_path, capsys):
     assert evaluated(name, tmp_path, capsys, "--sequences", "10") == pytest.approx(recorded(name), abs=1e-4)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("adding")])
+def test_a_slice_of_adding(name, tmp_path, capsys):
+    assert evaluated(name, tmp_path, capsys, "--sequences", "100") == pytest.approx(recorded(name), abs=1e-3)
+
+
+def test_a_length_is_refused_where_there_is_none(capsys):
+    assert main(["evaluate", str(RESULTS / "weights/jsb-kru-seed1"), "--length", "5"]) == 2
+    assert "length: expected weights of copy memory or adding, got those of Music" in capsys.readouterr().err

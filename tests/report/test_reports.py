@@ -295,6 +295,11 @@ def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
         result = json.loads(Path(f"results/{recipe}-seed1.json").read_text())
         assert float(shown.split()[-3]) == pytest.approx(result["test"], rel=1e-5)
         assert main(["evaluate", f"runs/{recipe}-seed1", "--split", "valid", "--sequences", "50"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", f"runs/{recipe}-seed1", "--length", "30"]) == 0
+        longer = capsys.readouterr().out
+        assert longer.endswith(" on test with T = 30\n")
+        assert longer.split()[5] != shown.split()[5]
 
 
 @pytest.fixture
