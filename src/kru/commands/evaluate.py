@@ -52,7 +52,7 @@ def _with_length(problem: AnyProblem, length: int) -> AnyProblem:
     if not length:
         return problem
     if isinstance(problem, Adding):
-        return replace(problem, T=length, grow_from=0)
+        return replace(problem, T=length, short_epochs=0)
     if isinstance(problem, CopyMemory):
         return replace(problem, T=length)
     raise ValueError(

@@ -22,31 +22,23 @@ class Adding:
 
     Args:
         seed: chooses the sequences.
-        grow_from: the length of the training sequences in the first two epochs; in each that follows it is twice
-            that of the one before, until it is T. 0: it is always T. Validation and test have length T throughout.
+        short_length, short_epochs: how long the training sequences of the first epochs are, and for how many epochs; 0
+            epochs: they always have T steps. Those of validation and test always have.
     """
 
     T: int = 750
     seed: int = 0
-    grow_from: int = 0
+    short_length: int = 100
+    short_epochs: int = 0
 
     def load(self, data_dir: str | Path | None = None) -> "AddingTask":
         """Nothing is read: the sequences are generated."""
         check_generated(self.T, 2, self.seed)
-        if self.grow_from and not 2 <= self.grow_from <= self.T:
-            raise ValueError(f"grow_from: expected 0, or 2 to T = {self.T}, got {self.grow_from}")
+        if self.short_epochs < 0:
+            raise ValueError(f"short_epochs: expected at least 0, got {self.short_epochs}")
+        if self.short_epochs and not 2 <= self.short_length <= self.T:
+            raise ValueError(f"short_length: expected 2 to T = {self.T}, got {self.short_length}")
         return AddingTask(self)
-
-    def training_length(self, epoch: int) -> int:
-        """How long the training sequences of an epoch are.
-
-        >>> [Adding(750, grow_from=100).training_length(epoch) for epoch in range(6)]
-        [100, 100, 200, 400, 750, 750]
-        """
-        if not self.grow_from:
-            return self.T
-        # A power that is as large as T is large enough, and an epoch may be any.
-        return min(self.T, self.grow_from << min(max(0, epoch - 1), self.T.bit_length()))
 
 
 class AddingTask(SequenceTask):
@@ -72,10 +64,9 @@ class AddingTask(SequenceTask):
         return generated_size(split)
 
     def train_batches(self, batch_size: int, *, epoch: int, seed: int) -> Batches:
-        length = self.problem.training_length(epoch)
-        if length < self.problem.T:
+        if epoch < self.problem.short_epochs:
             # Shorter sequences with the same indices own counters below those of validation and test.
-            shorter = AddingTask(replace(self.problem, T=length, grow_from=0))
+            shorter = AddingTask(replace(self.problem, T=self.problem.short_length, short_epochs=0))
             return shorter.train_batches(batch_size, epoch=epoch, seed=seed)
         return super().train_batches(batch_size, epoch=epoch, seed=seed)
 
