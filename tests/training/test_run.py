@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from kru.cli import main
@@ -145,6 +146,30 @@ def test_settings_of_another_run_are_refused(tiny, tmp_path, capsys):
     assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3"]) == 0
     assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3", "--penalty", "0.7"]) == 2
     assert "has a run with other settings (here penalty 0.7)" in capsys.readouterr().err
+
+
+def test_a_run_begins_with_the_weights_it_is_told(tiny, tmp_path, capsys):
+    first, second = tmp_path / "first-seed3", tmp_path / "second"
+    assert main(["train", tiny, "--quiet", "--steps", "5", "--out", str(first)]) == 0
+    start = ["--start", str(tmp_path / "first-seed{seed}")]
+    # At this rate nothing changes, so that what it ends with is what it began with.
+    still = ["--steps", "1", "--optimizer.lr", "1e-30", "--quiet"]
+    assert main(["train", tiny, *still, *start, "--out", str(second)]) == 0
+    expected, got = (load_file(folder / "weights.safetensors") for folder in (first, second))
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    assert "--start" in read_result(second / "result.json")["command"]
+    # What was begun goes on without them.
+    (first / "weights.safetensors").unlink()
+    assert main(["train", tiny, *still, "--steps", "2", *start, "--out", str(second)]) == 0
+    capsys.readouterr()
+    assert main(["train", tiny, *still, *start, "--out", str(tmp_path / "third")]) == 2
+    assert "first-seed3/weights.safetensors: no such file" in capsys.readouterr().err
+    assert main(["train", tiny, *still, "--start", "none", "--out", str(tmp_path / "third")]) == 2
+    assert "none: no such weights; expected a .safetensors file" in capsys.readouterr().err
+    other = ["--start", str(second), "--model.hidden-size", "16", "--out", str(tmp_path / "third")]
+    assert main(["train", tiny, *still, *other]) == 2
+    assert "start: expected weights of the model of tiny, got " in capsys.readouterr().err
+    assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.parametrize("steps", ["2", "3"])

@@ -11,13 +11,12 @@ import tyro
 
 from kru.cli import parse
 from kru.commands.train import summary
-from kru.report.inspect import weights_path
 from kru.training.compressed import CompressedRun, compress_run, fine_tuning
 from kru.training.evaluate import evaluate
 from kru.training.files import expect_folder
 from kru.training.interrupt import Interrupted
 from kru.training.result import read_weights, write_weights
-from kru.training.run import CHECKPOINT, WEIGHTS, Place, RunError, train
+from kru.training.run import CHECKPOINT, WEIGHTS, Place, RunError, train, weights_path
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import tyro
 
 from kru.cli import parse
-from kru.report.inspect import weights_path
 from kru.tasks import Adding, CopyMemory
 from kru.training.config import AnyProblem
 from kru.training.evaluate import evaluate
 from kru.training.result import read_weights
+from kru.training.run import weights_path
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import tyro
 
 from kru import export
 from kru.cli import parse
-from kru.report.inspect import weights_path
+from kru.training.run import weights_path
 
 
 @dataclass(frozen=True)

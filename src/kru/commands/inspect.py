@@ -8,8 +8,9 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
-from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table, weights_path
+from kru.report.inspect import draw_run, load_run, parameters_by_part, spectrum_table
 from kru.training.files import expect_folder
+from kru.training.run import weights_path
 
 
 @dataclass(frozen=True)

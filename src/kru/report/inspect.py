@@ -15,7 +15,7 @@ from kru.training.checkpoint import Checkpoint
 from kru.training.metrics import read_metrics
 from kru.training.model import Model
 from kru.training.result import model_in, read_result, read_weights
-from kru.training.run import CHECKPOINT, WEIGHTS
+from kru.training.run import CHECKPOINT, WEIGHTS, weights_path
 
 
 def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
@@ -38,16 +38,6 @@ def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
     recorded = path.parent.parent / f"{path.stem}.json"
     curve = read_result(recorded)["curve"] if recorded.exists() else []
     return recipe.name, model, curve
-
-
-def weights_path(name: Path) -> Path:
-    """The weights file that a folder of a run, a file, or a file without its ending stands for."""
-    if name.is_dir():
-        return name / WEIGHTS
-    path = name if name.suffix == ".safetensors" else name.with_name(name.name + ".safetensors")
-    if not path.is_file():
-        raise ValueError(f"{name}: no such weights; expected a .safetensors file or the folder of a run")
-    return path
 
 
 def parameters_by_part(model: nn.Module) -> str:

@@ -179,6 +179,9 @@ class Recipe:
     """sequences in a step (of a text: streams)"""
     penalty: float = 0.0
     """strength of the soft unitary constraint"""
+    start: str = ""
+    """weights to begin with in place of random ones: a .safetensors file, its ending left out or not, or the folder of
+    a run of the same model; {seed} stands for the seed"""
     steps: int = 0
     """budget in steps; 0: no bound. Training ends at the first bound of the three"""
     epochs: int = 0

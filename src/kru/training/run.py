@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kru.training.checkpoint import Checkpoint
+from kru.training.checkpoint import Checkpoint, read_tensors
 from kru.training.config import Recipe, expect_budget
 from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
@@ -63,6 +63,16 @@ class Place:
             raise ValueError(f"checkpoint-seconds: expected at least 0, got {self.checkpoint_seconds}")
 
 
+def weights_path(name: Path) -> Path:
+    """The weights file that a folder of a run, a file, or a file without its ending stands for."""
+    if name.is_dir():
+        return name / WEIGHTS
+    path = name if name.suffix == ".safetensors" else name.with_name(name.name + ".safetensors")
+    if not path.is_file():
+        raise ValueError(f"{name}: no such weights; expected a .safetensors file or the folder of a run")
+    return path
+
+
 def train(
     recipe: Recipe,
     source: str,
@@ -113,6 +123,8 @@ def train(
         clock=time.process_time if place.cpu_time else time.monotonic,
         processes=processes,
     )
+    if checkpoint is None and start is None and recipe.start:
+        trainer.model.load_state_dict(_start_weights(trainer))
     if checkpoint is not None:
         _expect_same_data(trainer, checkpoint, place.folder)
         finished = place.folder / RESULT
@@ -230,6 +242,19 @@ def _advice(recipe: Recipe) -> str:
             "another --out"
         )
     return f"try --optimizer.lr {lr / 3:.2g} or --optimizer.clip 1, with another --out"
+
+
+def _start_weights(trainer: Trainer) -> Mapping[str, Tensor]:
+    """The weights that a recipe says to begin with."""
+    recipe = trainer.recipe
+    path = weights_path(Path(recipe.start.replace("{seed}", str(recipe.seed))).expanduser())
+    other, _, weights = read_tensors(path)
+    fitting = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
+    if {name: tensor.shape for name, tensor in weights.items()} != fitting:
+        raise ValueError(
+            f"start: expected weights of the model of {recipe.name}, got {path}, of {other.name}"
+        )
+    return weights
 
 
 def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
