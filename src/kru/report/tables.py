@@ -113,10 +113,10 @@ def mean(values: Sequence[float]) -> str:
     """The mean over seeds, with the standard deviation where there are several.
 
     >>> mean([8.5]), mean([8.0, 9.0, 10.0]), mean([0.000123])
-    ('8.500', '9.000 ± 1.000', '0.00012')
+    ('8.500', '9.000 ± 1.000', '0.000123')
     """
     centre = fmean(values)
-    digits = "{:.3f}" if abs(centre) >= 0.1 else "{:.2g}"
+    digits = "{:.3f}" if abs(centre) >= 0.1 else "{:.3g}"
     spread = f" ± {digits.format(stdev(values))}" if len(values) > 1 else ""
     return digits.format(centre) + spread
 
