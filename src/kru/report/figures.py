@@ -83,6 +83,8 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
         xlabel=f"{unit} of training" if axis == "seconds" else "training steps",
         ylabel=f"validation\n{any_run['measure']}",
     )
+    # With more, numbers of five digits touch.
+    axes.locator_params(axis="x", nbins=6)
     place = ""
     if falls_to_zero:
         axes.set_yscale("log")
