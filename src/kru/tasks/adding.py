@@ -64,7 +64,7 @@ class AddingTask(SequenceTask):
         return generated_size(split)
 
     def train_batches(self, batch_size: int, *, epoch: int, seed: int) -> Batches:
-        if epoch < self.problem.short_epochs:
+        if 0 <= epoch < self.problem.short_epochs:
             # Shorter sequences with the same indices own counters below those of validation and test.
             shorter = AddingTask(replace(self.problem, T=self.problem.short_length, short_epochs=0))
             return shorter.train_batches(batch_size, epoch=epoch, seed=seed)
