@@ -122,6 +122,16 @@ def test_figures_are_png_and_svg(results, capsys):
     assert ElementTree.parse(paths[3]).getroot().tag.endswith("svg")
 
 
+def test_times_are_those_of_the_run_that_is_kept_apart(results, capsys):
+    timed = results / "wall-clock"
+    timed.mkdir()
+    for path in results.glob("*-seed*.json"):
+        path.rename(timed / path.name)
+    assert main(["plot", "--results", str(results)]) == 0
+    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+    assert names == ["wall-clock.png", "wall-clock.svg"]
+
+
 def test_figures_without_runs_are_an_error(results, capsys):
     assert main(["plot", "timit", "--results", str(results)]) == 2
     assert "has no run for timit" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from kru.cli import parse
-from kru.report.figures import draw_figures, expect_figures
+from kru.report.figures import WALL_CLOCK, draw_figures, expect_figures, figure_names
 from kru.report.records import read_results
 from kru.training.files import expect_folder
 
@@ -30,8 +30,15 @@ def run(arguments: Sequence[str]) -> int:
     folder = options.out or options.results / "figures"
     expect_figures(options.figures)
     results = read_results(options.results)
+    # Times can be compared within one run on a quiet machine, which is kept apart from the others.
+    timed = options.results / WALL_CLOCK
+    times = read_results(timed) if timed.is_dir() else results
     expect_folder(folder)
-    written = draw_figures(results, folder, options.figures)
+    written = [
+        path
+        for name in options.figures or figure_names()
+        for path in draw_figures(times if name == WALL_CLOCK else results, folder, [name])
+    ]
     if not written:
         raise ValueError(f"{options.results}: has no run for {', '.join(options.figures) or 'any figure'}")
     print("\n".join(map(str, written)))
