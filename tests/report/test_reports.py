@@ -259,6 +259,11 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 8
     assert main(["reproduce", "copy", "--quick"]) == 0
     assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
+    monkeypatch.setattr(
+        reproduce, "target_recipes", lambda target, *, quick: tiny_recipes("copy", quick=True)[:1]
+    )
+    assert main(["reproduce", "wall-clock"]) == 0
+    assert Path("results/wall-clock/copy-1000-kru-seed1.json").exists()
 
 
 def test_runs_on_generated_speech_have_a_table_of_their_own(tmp_path, monkeypatch, capsys):
