@@ -165,11 +165,28 @@ def test_a_run_begins_with_the_weights_it_is_told(tiny, tmp_path, capsys):
     assert main(["train", tiny, *still, *start, "--out", str(tmp_path / "third")]) == 2
     assert "first-seed3/weights.safetensors: no such file" in capsys.readouterr().err
     assert main(["train", tiny, *still, "--start", "none", "--out", str(tmp_path / "third")]) == 2
-    assert "none: no such weights; expected a .safetensors file" in capsys.readouterr().err
+    assert "start: none: no such weights; expected a .safetensors file" in capsys.readouterr().err
     other = ["--start", str(second), "--model.hidden-size", "16", "--out", str(tmp_path / "third")]
     assert main(["train", tiny, *still, *other]) == 2
     assert "start: expected weights of the model of tiny, got " in capsys.readouterr().err
     assert not (tmp_path / "third").exists()
+
+
+def test_a_run_begins_with_recorded_weights(tiny, tmp_path, capsys):
+    """What stands for the folder of results is the one that is given, or the usual one where none is."""
+    results = ["--results", str(tmp_path / "recorded")]
+    start = ["--quiet", "--start", "{results}/weights/tiny-seed{seed}", "--out", str(tmp_path / "second")]
+    assert main(["train", tiny, *start, *results]) == 2
+    advice = (
+        "recorded/weights/tiny-seed3: no such weights; expected a .safetensors file or the folder of a run; "
+    )
+    assert advice + "of another recipe: train that first, with the same --results" in capsys.readouterr().err
+    assert main(["train", tiny, *start]) == 2
+    assert "start: results/weights/tiny-seed3: no such weights" in capsys.readouterr().err
+    assert main(["train", tiny, "--quiet", "--steps", "5", "--out", str(tmp_path / "first"), *results]) == 0
+    assert main(["train", tiny, *start, *results, "--steps", "1", "--optimizer.lr", "1e-30"]) == 0
+    expected, got = (load_file(tmp_path / name / "weights.safetensors") for name in ("first", "second"))
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
 
 
 @pytest.mark.parametrize("steps", ["2", "3"])

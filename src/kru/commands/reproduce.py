@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
             print(f"{name}: already recorded in {results}", file=sys.stderr)
             continue
         try:
-            _run(recipe, Place(base / name, options.data_dir), results)
+            _run(recipe, Place(base / name, options.data_dir, results=results))
         except Interrupted as stop:
             print(
                 f"kru reproduce: stopped in {name}, with a checkpoint; the same command goes on",
@@ -81,12 +81,12 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _run(recipe: Recipe, place: Place, results: Path) -> None:
+def _run(recipe: Recipe, place: Place) -> None:
     """Train and record; of a run that diverged, what it had reached."""
     try:
         result = train(recipe, recipe.name, place)
     except DivergedRunError:
-        record(read_result(place.folder / RESULT), place.folder, results)
+        record(read_result(place.folder / RESULT), place.folder, place.results)
         raise
-    record(result, place.folder, results)
+    record(result, place.folder, place.results)
     print(summary(result), file=sys.stderr)

@@ -33,7 +33,8 @@ class Options:
     out: Path | None = None
     """folder of the run; else runs/RECIPE-seedN"""
     results: Path | None = None
-    """folder in which to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors"""
+    """folder in which to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors; where not given, nothing is
+    recorded, and recipes that begin with recorded weights look for them in the folder results"""
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """insist that there is a checkpoint to go on from"""
     checkpoint_seconds: float = 30.0
@@ -50,7 +51,14 @@ def run(arguments: Sequence[str]) -> int:
     source, options = parse_with_recipe(Options, "train", arguments, DESCRIPTION)
     recipe: Recipe = options.recipe
     folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
-    place = Place(folder, options.data_dir, options.checkpoint_seconds, options.quiet, options.tensorboard)
+    place = Place(
+        folder,
+        options.data_dir,
+        options.checkpoint_seconds,
+        options.quiet,
+        options.tensorboard,
+        results=options.results or Path("results"),
+    )
     with joined(options.device) as processes:
         try:
             result = train(recipe, source, place, resume=options.resume, processes=processes)

@@ -181,7 +181,7 @@ class Recipe:
     """strength of the soft unitary constraint"""
     start: str = ""
     """weights to begin with in place of random ones: a .safetensors file, its ending left out or not, or the folder of
-    a run of the same model; {seed} stands for the seed"""
+    a run of the same model; {seed} stands for the seed, {results} for the folder where results are recorded"""
     steps: int = 0
     """budget in steps; 0: no bound. Training ends at the first bound of the three"""
     epochs: int = 0

@@ -49,6 +49,7 @@ class Place:
         quiet: whether to show no progress.
         tensorboard: whether to write events for TensorBoard as well.
         cpu_time: whether seconds are those of the CPU in place of those on the wall.
+        results: where results are recorded; a recipe may begin with the weights of one.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Place:
     quiet: bool = False
     tensorboard: bool = False
     cpu_time: bool = False
+    results: Path = Path("results")
 
     def __post_init__(self) -> None:
         if not self.checkpoint_seconds >= 0:
@@ -124,7 +126,7 @@ def train(
         processes=processes,
     )
     if checkpoint is None and start is None and recipe.start:
-        trainer.model.load_state_dict(_start_weights(trainer))
+        trainer.model.load_state_dict(_start_weights(trainer, place))
     if checkpoint is not None:
         _expect_same_data(trainer, checkpoint, place.folder)
         finished = place.folder / RESULT
@@ -244,10 +246,16 @@ def _advice(recipe: Recipe) -> str:
     return f"try --optimizer.lr {lr / 3:.2g} or --optimizer.clip 1, with another --out"
 
 
-def _start_weights(trainer: Trainer) -> Mapping[str, Tensor]:
+def _start_weights(trainer: Trainer, place: Place) -> Mapping[str, Tensor]:
     """The weights that a recipe says to begin with."""
     recipe = trainer.recipe
-    path = weights_path(Path(recipe.start.replace("{seed}", str(recipe.seed))).expanduser())
+    name = recipe.start.replace("{seed}", str(recipe.seed)).replace("{results}", str(place.results))
+    try:
+        path = weights_path(Path(name).expanduser())
+    except ValueError as error:
+        raise ValueError(
+            f"start: {error}; of another recipe: train that first, with the same --results"
+        ) from None
     other, _, weights = read_tensors(path)
     fitting = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
     if {name: tensor.shape for name, tensor in weights.items()} != fitting:
