@@ -95,7 +95,7 @@ class OptimizerConfig:
     decay: float = 0.9
     """decay of RMSprop's mean square; of Adam's second moment it is 0.999"""
     clip: float = 0.0
-    """bound on the norm of the gradient; 0: none. KRU needs none"""
+    """bound on the norm of the gradient; 0: none. KRU seldom needs one"""
 
     def __post_init__(self) -> None:
         _expect("optimizer.lr", self.lr, "above 0", lambda value: value > 0)
