@@ -1,5 +1,6 @@
 """Several workers on one study: nothing is lost when they are killed, and nothing is done twice."""
 
+import copy
 import re
 import signal
 from pathlib import Path
@@ -9,7 +10,7 @@ from optuna.trial import TrialState
 
 from kru.cli import main
 from kru.sweep.storage import Store
-from kru.sweep.study import look_at
+from kru.sweep.study import Sweep, look_at
 from kru.training.result import read_result
 
 
@@ -44,6 +45,21 @@ def test_four_workers_on_postgresql_of_which_one_is_killed(small, forks, alone, 
     # Everybody who joined shows the same study at the end.
     assert printed.count("shared: 6 trials (") == 3
     assert main(["sweep", "small.toml", "--storage", postgres, "--study", "shared", "--show"]) == 0
+
+
+def test_a_trial_that_ends_while_another_worker_reaches_for_it(small, monkeypatch):
+    """Its worker finishes it, and gives its lock back, after the other one has read that it runs."""
+    assert main([*small, "--trials", "2", "--out", "out"]) == 0
+    with look_at("small", Store("out/study.db")) as study:
+        ended = study.trials
+        running = [copy.copy(trial) for trial in ended]
+    running[1].state = TrialState.RUNNING
+    reads = iter([running])
+    monkeypatch.setattr(Sweep, "trials", lambda sweep: next(reads, None) or sweep.study.get_trials())
+    assert main([*small, "--trials", "2", "--out", "out"]) == 0
+    assert next(reads, None) is None
+    assert [trial.state for trial in trials("out/study.db")] == [trial.state for trial in ended]
+    assert [trial.user_attrs for trial in trials("out/study.db")] == [trial.user_attrs for trial in ended]
 
 
 @pytest.mark.parametrize("kind", ["db", "journal"])

@@ -125,7 +125,7 @@ class Sweep:
                 if trial.number == skip or trial.state != TrialState.RUNNING:
                     continue
                 if self.locks.take(self._lock(trial.number)):
-                    claimed = self._take_up(trial)
+                    claimed = self._take_up(trial.number)
                     if claimed is not None:
                         return claimed
             if len(trials) >= self.size and all(trial.state != TrialState.WAITING for trial in trials):
@@ -156,16 +156,22 @@ class Sweep:
         self.locks.take(self._lock(trial.number))
         return Claimed(trial, self.settings.space.suggest(trial), again=False)
 
-    def _take_up(self, frozen: FrozenTrial) -> Claimed | None:
+    def _take_up(self, number: int) -> Claimed | None:
+        """A trial whose lock this worker has just taken; None, without the lock, if nothing is left to do for it."""
+        # Looked at again: its worker may have finished it, and given the lock back, since `claim` read the study.
+        frozen = self.trials()[number]
+        if frozen.state != TrialState.RUNNING:
+            self.locks.give(self._lock(number))
+            return None
         # Deaths so far, and how many validations there were at the last one.
         deaths, before = frozen.user_attrs.get(DEATHS, [0, 0])
         reported = len(frozen.intermediate_values)
         deaths = 1 if reported > before else deaths + 1
-        self._seed(frozen.number)
+        self._seed(number)
         trial = Trial(self.study, frozen._trial_id)
         if deaths > MOST_DEATHS:
             self.study.tell(trial, state=TrialState.FAIL)
-            self.locks.give(self._lock(frozen.number))
+            self.locks.give(self._lock(number))
             return None
         trial.set_user_attr(DEATHS, [deaths, reported])
         return Claimed(trial, self.settings.space.suggest(trial), again=True)
