@@ -25,6 +25,20 @@ def test_unitary_whatever_the_parameters(field: str, gates: int) -> None:
             torch.testing.assert_close(w.mH @ w, torch.eye(w.shape[0], dtype=w.dtype))
 
 
+def test_large_factors_of_several_gates_on_several_threads() -> None:
+    """torch factors such a batch in parallel, which MKL does not bear."""
+    matrix = UnitaryKroneckerMatrix(((160, 160),), field="real", gates=4, dtype=torch.float64)
+    for parameter in matrix.parameters():
+        torch.nn.init.normal_(parameter)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (factor,) = matrix.factors()
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(factor.mT @ factor, torch.eye(160, dtype=factor.dtype).expand(4, -1, -1))
+
+
 @pytest.mark.parametrize(("field", "gates"), FIELDS)
 def test_starts_at_its_base(field: str, gates: int) -> None:
     matrix = build(field, gates)

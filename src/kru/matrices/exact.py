@@ -170,8 +170,17 @@ def cayley(skew: Tensor, base: Tensor, *, field: str) -> Tensor:
         right = base.flatten(-3, -2)
     half = generator / 2
     eye = torch.eye(half.shape[-1], dtype=half.dtype, device=half.device)
-    unitary: Tensor = torch.linalg.solve(eye - half, right + half @ right)
-    return unitary.reshape(base.shape)
+    return _solved(eye - half, right + half @ right).reshape(base.shape)
+
+
+def _solved(left: Tensor, right: Tensor) -> Tensor:
+    """A^-1 B for matrices A (..., n, n), B (..., n, m), one after the other.
+
+    A batch of larger matrices is factored in several threads by torch at once, which MKL does not bear: wrong
+    results or a RuntimeError (pytorch/pytorch#142815).
+    """
+    pairs = zip(left.flatten(0, -3), right.flatten(0, -3), strict=True) if left.ndim > 2 else [(left, right)]
+    return torch.stack([torch.linalg.solve(a, b) for a, b in pairs]).reshape(right.shape)
 
 
 def _embedded(re: Tensor, im: Tensor) -> Tensor:
