@@ -17,9 +17,13 @@ KRU_INLINE Float64 inverse_root(Float64 x) {
 }
 
 KRU_INLINE Float32 inverse_root(Float32 x) {
-#if defined(__AVX2__) && KRU_VECTOR_BYTES == 32
-  // The estimate has 11 to 12 bits; one Newton step doubles them. It is infinite for 0 and denormal numbers.
+#if (defined(__AVX2__) && KRU_VECTOR_BYTES == 32) || (defined(__AVX512F__) && KRU_VECTOR_BYTES == 64)
+  // The estimate has 11 to 14 bits; one Newton step doubles them. It is infinite for 0 and denormal numbers.
+#if KRU_VECTOR_BYTES == 64
+  Float32 y = (Float32)_mm512_rsqrt14_ps((__m512)x);
+#else
   Float32 y = (Float32)_mm256_rsqrt_ps((__m256)x);
+#endif
   y = minimum<float>(y, splat<float>(1e18f));
   return y * (1.5f - 0.5f * x * y * y);
 #else

@@ -84,6 +84,9 @@ template <class T> KRU_INLINE bool any(Mask<T> mask) {
 #if defined(__AVX2__) && KRU_VECTOR_BYTES == 32
 template <> KRU_INLINE bool any<float>(Int32 mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
 template <> KRU_INLINE bool any<double>(Int64 mask) { return _mm256_movemask_pd((__m256d)mask) != 0; }
+#elif defined(__AVX512F__) && KRU_VECTOR_BYTES == 64
+template <> KRU_INLINE bool any<float>(Int32 mask) { return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0; }
+template <> KRU_INLINE bool any<double>(Int64 mask) { return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0; }
 #endif
 
 // Lane i of the result is lane i ^ S of v.
