@@ -53,6 +53,8 @@ int kru_kron_forward(const kru_kron* call) { return level().kernels->kron(call, 
 int kru_kron_backward(const kru_kron* call) { return level().kernels->kron(call, true); }
 int kru_scan_forward(const kru_scan* call) { return level().kernels->scan(call, false); }
 int kru_scan_backward(const kru_scan* call) { return level().kernels->scan(call, true); }
+int kru_chain_forward(const kru_chain* call) { return level().kernels->chain(call, false); }
+int kru_chain_backward(const kru_chain* call) { return level().kernels->chain(call, true); }
 int32_t kru_interface(void) { return KRU_INTERFACE; }
 const char* kru_simd(void) { return level().name; }
 

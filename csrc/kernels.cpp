@@ -1,6 +1,7 @@
 // Compiled once for each instruction set, with KRU_ISA its name: the table of that set's entry points.
 #include "kernels.h"
 
+#include "chain_scan.hpp"
 #include "kron.hpp"
 #include "scan.hpp"
 
@@ -34,6 +35,12 @@ int run_scan(const kru_scan* call, bool backward) {
   });
 }
 
+int run_chain(const kru_chain* call, bool backward) {
+  return guarded([&] {
+    call->dtype == KRU_FLOAT32 ? chain_scan<float>(*call, backward) : chain_scan<double>(*call, backward);
+  });
+}
+
 // Ten independent chains hide the latency of the multiply-adds; factors just below one keep the numbers finite.
 template <class T> double fma_chains(int64_t rounds) {
   using V = Vec<T>;
@@ -59,6 +66,7 @@ double fma_work(int dtype, int64_t rounds, double* result) {
 
 #define KRU_JOIN(a, b) a##b
 #define KRU_NAME(isa) KRU_JOIN(kernels_, isa)
-extern const Kernels KRU_NAME(KRU_ISA) = {KRU_ISA::run_kron, KRU_ISA::run_scan, KRU_ISA::fma_work};
+extern const Kernels KRU_NAME(KRU_ISA) = {KRU_ISA::run_kron, KRU_ISA::run_scan, KRU_ISA::run_chain,
+                                            KRU_ISA::fma_work};
 
 }  // namespace kru

@@ -8,6 +8,7 @@ namespace kru {
 struct Kernels {
   int (*kron)(const kru_kron*, bool backward);
   int (*scan)(const kru_scan*, bool backward);
+  int (*chain)(const kru_chain*, bool backward);
   double (*fma_work)(int dtype, int64_t rounds, double* result);  // returns the number of operations done
 };
 

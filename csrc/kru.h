@@ -14,7 +14,7 @@ extern "C" {
 
 /* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/native.py` has the same
  * number and refuses a library with another one. */
-#define KRU_INTERFACE 1
+#define KRU_INTERFACE 2
 
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
 enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
@@ -66,10 +66,40 @@ typedef struct {
   void *dx, *dweight, *dbias, *drecurrent_bias, *dh0, *dc0;
 } kru_scan;
 
+/* A unitary matrix of N units that is a factor of a chain. Complex numbers are interleaved. The gradients are outputs
+ * and may be NULL where they are not wanted. */
+enum { KRU_DIAGONAL = 0, KRU_REFLECTION = 1, KRU_FOURIER = 2, KRU_PERMUTATION = 3, KRU_ROTATIONS = 4 };
+typedef struct {
+  int32_t kind, inverse;         /* inverse: KRU_FOURIER */
+  int64_t first, distance, pairs; /* KRU_ROTATIONS: units a and b = a + distance, the first a at `first` */
+  const int64_t* order;          /* (N), KRU_PERMUTATION: y_i = x_{order_i} */
+  const void* numbers;           /* complex: the diagonal (N), v (N) of I - 2 v v^H / |v|^2, or p (pairs) of ... */
+  const void *c, *s;             /* ... (a, b) -> (p (c a - s b), s a + c b), real (pairs) */
+  void *dnumbers, *dc, *ds;
+} kru_stage;
+
+/* h_t = modReLU(W h_{t-1} + a_t) in the complex field, W the product of the stages, the first one applied first. */
+typedef struct {
+  int32_t dtype, threads, stage_count, reverse;
+  int64_t steps, batch, size;
+  const kru_stage* stages;
+  const void* part;       /* a_t (T, B, 2N), real plane first, as all states */
+  const void* bias;       /* (N) or NULL */
+  const void* h0;         /* (B, 2N) or NULL */
+  const int64_t* lengths; /* (B) or NULL */
+  void* states;           /* (T, B, 2N): output of the forward pass, input of the backward pass */
+  void* h;                /* (B, 2N) the last states; forward only */
+  /* Backward only: gradients that come in (NULL: zero) and that go out (NULL: not wanted). */
+  const void *dstates, *dh;
+  void *dpart, *dbias, *dh0;
+} kru_chain;
+
 int kru_kron_forward(const kru_kron* call);
 int kru_kron_backward(const kru_kron* call);
 int kru_scan_forward(const kru_scan* call);
 int kru_scan_backward(const kru_scan* call);
+int kru_chain_forward(const kru_chain* call);
+int kru_chain_backward(const kru_chain* call);
 
 /* KRU_INTERFACE of the header that the library was built with. */
 int32_t kru_interface(void);

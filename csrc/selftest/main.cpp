@@ -2,10 +2,11 @@
 //
 //   selftest [cases [seed]]
 //
-// Runs that many cases each of the product and of the recurrence. Needs no more than the library, so that it also runs
-// under the sanitizers and on machines without Python.
+// Runs that many cases each of the product, of the recurrence and of that with a chain. Needs no more than the library,
+// so that it also runs under the sanitizers and on machines without Python.
 #include <stdlib.h>
 
+#include "chain_cases.hpp"
 #include "kron_cases.hpp"
 #include "scan_cases.hpp"
 
@@ -37,6 +38,8 @@ int main(int argc, char** argv) {
     else kron_case<double>(random, of_double, number);
     if (number / 12 % 2 == 0) scan_case<float>(random, of_float, number);
     else scan_case<double>(random, of_double, number);
+    if (number % 2 == 0) chain_case<float>(random, of_float, number);
+    else chain_case<double>(random, of_double, number);
   }
   for (int nonlinearity : {KRU_IDENTITY, KRU_TANH, KRU_RELU, KRU_MODRELU, KRU_LEAKY_RELU})
     for (bool is_complex : {false, true})

@@ -65,6 +65,17 @@ def test_export(build) -> None:
     torch.testing.assert_close(exported.module()(x)[0], layer(x)[0])
 
 
+def test_export_for_any_number_of_rows() -> None:
+    """A layer that runs stage by stage or not, by the number of rows, decides for all of them here."""
+    torch.manual_seed(0)
+    layer = kru.baselines.RCURNN(INPUT, 128)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    exported = torch.export.export(layer, (torch.randn(STEPS, 9, INPUT),), dynamic_shapes=({1: rows},))
+    for count in (2, 20):
+        x = torch.randn(STEPS, count, INPUT)
+        torch.testing.assert_close(exported.module()(x)[0], layer(x)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_compiled_penalty() -> None:
     layer = kru.KRU(INPUT, HIDDEN)
     compiled = torch.compile(kru.unitary_penalty, fullgraph=True, backend="aot_eager")

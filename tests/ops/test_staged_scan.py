@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,12 @@ from torch import Tensor
 import kru
 from kru.matrices import RestrictedUnitaryMatrix, RotationMatrix, StructuredMatrix
 from kru.nn.baseline import Baseline
-from kru.ops import scan
-from kru.ops.staged_scan import staged_scan, staged_scan_reference
-from kru.ops.stages import Stage, adjoint, apply
+from kru.ops import native, scan
+from kru.ops.staged_reference import staged_scan_reference
+from kru.ops.staged_scan import staged_scan
+from kru.ops.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
+
+from .scan_cases import threads
 
 STEPS, BATCH = 7, 3
 MATRICES = {
@@ -45,9 +49,7 @@ def test_adjoint_is_the_inverse(make) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("lengths", [None, torch.tensor([7, 1, 4])])
 @pytest.mark.parametrize("used", ["states", "last", "both"])
-def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used: str, monkeypatch) -> None:
-    # Several chunks of rows in the stages' gradients.
-    monkeypatch.setattr("kru.ops.staged_scan.CHUNK", 40)
+def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used: str) -> None:
     torch.manual_seed(0)
     matrix = make(dtype=torch.float64)
     part, bias, h0 = arguments(matrix)
@@ -71,15 +73,11 @@ def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used:
 def test_derivatives_numerically(make) -> None:
     torch.manual_seed(0)
     matrix = make(dtype=torch.float64)
-    stages = [
-        replace(s, tensors=tuple(t.detach().requires_grad_() for t in s.tensors)) for s in matrix.stages()
-    ]
-    tensors = [t for stage in stages for t in stage.tensors]
+    tensors, program = to_program(matrix.stages())
+    tensors = [t.detach().requires_grad_(t.is_complex() or t.is_floating_point()) for t in tensors]
 
     def run(part: Tensor, bias: Tensor, h0: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-        rest = iter(others)
-        own: list[Stage] = [replace(s, tensors=tuple(next(rest) for _ in s.tensors)) for s in stages]
-        return staged_scan(part, own, bias=bias, h0=h0)
+        return staged_scan(part, from_program(others, program), bias=bias, h0=h0)
 
     part, bias, h0 = arguments(matrix)
     inputs = [part[:2].detach().requires_grad_(), bias, h0, *tensors]
@@ -111,17 +109,122 @@ def test_layers_compute_the_same_both_ways(
     layer = kind(3, 6, dtype=torch.float64, **options)
     x = torch.randn(4, 5, 3, dtype=torch.float64)
     outputs = []
-    for least in (1, 1000):
-        for matrix in layer.modules():
-            if isinstance(matrix, StructuredMatrix):
-                monkeypatch.setattr(matrix, "stages_from", least)
+    for staged in (True, False):
+        monkeypatch.setattr(StructuredMatrix, "pays", lambda *_, staged=staged: staged)
         output, h = layer(x)
         gradients = torch.autograd.grad(output.square().sum() + h.sum(), list(layer.parameters()))
         outputs.append((output, h, *gradients))
     torch.testing.assert_close(*outputs)
 
 
-def test_the_larger_layers_run_stage_by_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StructuredMatrix, "factors", lambda self: pytest.fail("the dense matrix was built"))
-    for layer in (kru.baselines.RCURNN(1, 1024), kru.baselines.EURNN(1, 1024)):
-        layer(torch.randn(2, 1, 1))
+SIZES = [1, 2, 3, 4, 8, 9, 12, 14, 25, 30, 47, 94]
+"""Products of 4, 2 and odd primes, in all orders of the passes of a Fourier transform."""
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("inverse", [False, True])
+def test_fourier_transforms_of_any_size(size: int, inverse: bool) -> None:
+    """One step without a nonlinearity is the transform itself; more rows than a vector has lanes."""
+    torch.manual_seed(0)
+    h0 = torch.randn(21, size, dtype=torch.complex128)
+    part = torch.zeros(1, 21, 2 * size, dtype=torch.float64)
+    _, last = staged_scan(part, [Fourier((), inverse=inverse)], h0=torch.cat([h0.real, h0.imag], -1))
+    expected = (torch.fft.ifft if inverse else torch.fft.fft)(h0, norm="ortho")
+    torch.testing.assert_close(torch.complex(*last.chunk(2, -1)), expected)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("batch", [1, 8, 21])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sizes_rows_and_threads(size: int, batch: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    matrix = RestrictedUnitaryMatrix(size, dtype=dtype)
+    part = torch.randn(4, batch, 2 * size, dtype=dtype, requires_grad=True)
+    bias = torch.full((size,), -0.1, dtype=dtype, requires_grad=True)
+    lengths = torch.randint(5, (batch,))
+    wanted = [part, bias, *matrix.parameters()]
+    results = []
+    for run in (staged_scan, staged_scan_reference):
+        with threads(3):
+            states, last = run(part, matrix.stages(), bias=bias, h0=None, lengths=lengths, reverse=False)
+            results.append((states, last, *torch.autograd.grad(states.sin().sum() + last.sum(), wanted)))
+    torch.testing.assert_close(*results, rtol=1e-4 if dtype == torch.float32 else 1e-9, atol=2e-5)
+
+
+def test_only_what_is_wanted_and_any_memory() -> None:
+    """No gradient of the stages, of the input or of the start; views that are not dense, and conjugated numbers."""
+    torch.manual_seed(0)
+    matrix = RestrictedUnitaryMatrix(6, dtype=torch.float64)
+    part = torch.randn(BATCH, STEPS, 24, dtype=torch.float64).transpose(0, 1)[..., ::2]
+    bias = torch.full((6,), 0.1, dtype=torch.float64, requires_grad=True)
+    tensors, program = to_program([replace(s) for s in matrix.stages()])
+    conjugated = [t.detach().conj() for t in tensors]
+    assert any(t.is_conj() for t in conjugated)
+    stages = from_program(conjugated, program)
+    results = []
+    for run in (staged_scan, staged_scan_reference):
+        states, last = run(part, stages, bias=bias, h0=None, lengths=None, reverse=True)
+        results.append((states, last, torch.autograd.grad(last.square().sum(), bias)[0]))
+    torch.testing.assert_close(*results)
+
+
+def test_no_steps_no_rows_no_stages() -> None:
+    stages = RestrictedUnitaryMatrix(3).stages()
+    h0 = torch.randn(2, 6)
+    states, last = staged_scan(torch.empty(0, 2, 6), stages, h0=h0)
+    assert states.shape == (0, 2, 6)
+    torch.testing.assert_close(last, h0)
+    states, last = staged_scan(torch.empty(4, 0, 6, requires_grad=True), stages)
+    (gradient,) = torch.autograd.grad(states.sum(), stages[0].tensors)
+    assert states.shape == (4, 0, 6)
+    assert not gradient.any()
+    part = torch.randn(5, 2, 6)
+    torch.testing.assert_close(staged_scan(part, [])[0], part.cumsum(0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"part": torch.zeros(4, 2, 7)}, r"part: expected float32 or float64 \(steps, batch, 2 \* units\)"),
+        ({"bias": torch.zeros(4)}, r"bias: expected shape, dtype and device \(3,\)"),
+        ({"h0": torch.zeros(2, 6).double()}, r"h0: expected .*float32.*, got .*float64"),
+        ({"lengths": torch.tensor([1, 5])}, "lengths: expected values from 0 to the 4 steps"),
+        ({"lengths": torch.tensor([1, 2, 3])}, "lengths: expected 2 integers"),
+        ({"stages": RestrictedUnitaryMatrix(4).stages()}, r"stages\[0\]: expected shape.*\(3,\)"),
+        ({"stages": [Permutation((torch.tensor([0, 1, 1]),))]}, r"stages\[0\]: expected each of 0 to 2 once"),
+        (
+            {"stages": [Rotations((torch.ones(1), torch.zeros(1), torch.ones(1) + 0j), first=2)]},
+            r"stages\[0\]: expected pairs of 3 units",
+        ),
+    ],
+)
+def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    good = {"part": torch.zeros(4, 2, 6), "stages": RestrictedUnitaryMatrix(3).stages()}
+    with pytest.raises((ValueError, TypeError), match=message):
+        staged_scan(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("layer", "batch", "staged"),
+    [
+        (kru.baselines.RCURNN(1, 128), 8, True),
+        (kru.baselines.RCURNN(1, 128), 1, False),
+        (kru.baselines.RCURNN(1, 64), 8, False),
+        (kru.baselines.EURNN(1, 1024), 1, True),
+        (kru.baselines.EURNN(1, 128, capacity=128), 8, False),
+        (kru.baselines.EURNN(1, 128, arrangement="fft"), 8, True),
+    ],
+)
+def test_layers_run_as_is_faster(
+    layer: Baseline, batch: int, staged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native.library is None:
+        pytest.skip("kru has no native library here")
+    dense = []
+    factors = StructuredMatrix.factors
+    monkeypatch.setattr(StructuredMatrix, "factors", lambda self: dense.append(self) or factors(self))
+    layer(torch.randn(2, batch, 1))
+    assert staged is not bool(dense)
+    matrix = layer.matrix()
+    assert isinstance(matrix, StructuredMatrix)
+    assert matrix.stage_count == len(matrix.stages())

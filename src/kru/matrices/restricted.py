@@ -28,12 +28,11 @@ class RestrictedUnitaryMatrix(StructuredMatrix):
     """
 
     permutation: Tensor
-    stages_from = 1024
 
     def __init__(
         self, size: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
-        super().__init__(size)
+        super().__init__(size, stage_count=8)
         self.phases = nn.Parameter(torch.empty(3, size, device=device, dtype=dtype))
         self.reflections = nn.Parameter(torch.empty(2, 2, size, device=device, dtype=dtype))
         self.register_buffer("permutation", torch.empty(size, dtype=torch.int64, device=device))
@@ -48,7 +47,7 @@ class RestrictedUnitaryMatrix(StructuredMatrix):
             Diagonal((d1,)),
             Fourier(()),
             Reflection((v1,)),
-            Permutation((), self.permutation, self.permutation.argsort()),
+            Permutation((self.permutation,)),
             Diagonal((d2,)),
             Fourier((), inverse=True),
             Reflection((v2,)),

@@ -51,16 +51,16 @@ class RotationMatrix(StructuredMatrix):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(size)
         if arrangement not in ARRANGEMENTS:
             raise ValueError(f"arrangement: expected one of {', '.join(ARRANGEMENTS)}, got {arrangement!r}")
         if arrangement == "fft" and size & (size - 1):
             raise ValueError(f'hidden_size: expected a power of two with arrangement="fft", got {size}')
         if not isinstance(capacity, int) or capacity < 1:
             raise ValueError(f"capacity: expected at least 1, got {capacity!r}")
+        layers = capacity if arrangement == "tunable" else size.bit_length() - 1
+        super().__init__(size, stage_count=layers + 1)
         self.arrangement = arrangement
-        self.stages_from = 1024 if arrangement == "tunable" else 2048
-        self.capacity = capacity if arrangement == "tunable" else size.bit_length() - 1
+        self.capacity = layers
         self._pairs = [
             (size - layer % 2) // 2 if arrangement == "tunable" else size // 2
             for layer in range(self.capacity)

@@ -12,16 +12,23 @@ from kru.ops.stages import Stage, apply
 class StructuredMatrix(RecurrentMatrix):
     """A complex N x N matrix that is a product of stages, unitary whatever its parameters are.
 
-    It runs either as one dense factor or, from `stages_from` units on, stage by stage, whichever was measured
-    to be faster: the product with the dense matrix costs N^2, but the native kernels are quick at it, and the
-    stages are PyTorch operations.
+    With modReLU on the native kernels it runs stage by stage where that is faster, see `pays`, else as one dense
+    factor.
     """
 
-    stages_from: int
-
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, stage_count: int) -> None:
         super().__init__(((size, size),), field="complex", gates=1, constraint="exact")
         self.size = size
+        self.stage_count = stage_count
+
+    def pays(self, batch: int) -> bool:
+        """Whether the stages take less time than the dense matrix.
+
+        By measurement: they fill vectors with rows, so fewer than eight of them cost as much as eight, and that
+        in proportion to their number; a row of the dense matrix costs N times as much as one of a stage of N
+        units.
+        """
+        return self.size * min(batch, 8) >= 64 * self.stage_count + 448
 
     def stages(self) -> Sequence[Stage]:
         """What W is made of, the first one applied first; in float32 where parameters are in half precision."""

@@ -9,15 +9,14 @@ from torch import Tensor
 from kru.matrices import RecurrentMatrix, StructuredMatrix
 from kru.nn.elman import Elman
 from kru.ops.scan_reference import input_part
-from kru.ops.staged_scan import staged_scan
+from kru.ops.staged_scan import runs_native, staged_scan
 
 
 class Baseline(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W dense and with a parametrisation of its own.
 
     W is made from its parameters once for each sequence, as one factor for the same time loop as that of
-    `kru.KRU`; or, where W is large and a product of cheap matrices, applied as such, see
-    `kru.matrices.StructuredMatrix`.
+    `kru.KRU`; or, where W is a product of cheap matrices, applied as such, see `kru.matrices.StructuredMatrix`.
 
     Args:
         input_size: features D of the input, or the number of symbols.
@@ -80,8 +79,10 @@ class Baseline(Elman):
         dtype: torch.dtype,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         matrix = getattr(self, f"recurrent{suffix}")
-        staged = isinstance(matrix, StructuredMatrix) and self.hidden_size >= matrix.stages_from
-        if not staged or self.nonlinearity != "modrelu" or torch.compiler.is_compiling():
+        # A compiled program may be for any number of rows.
+        rows = 8 if torch.compiler.is_compiling() else x.shape[1]
+        staged = isinstance(matrix, StructuredMatrix) and matrix.pays(rows)
+        if not staged or self.nonlinearity != "modrelu" or not runs_native(x.device, dtype):
             return super()._scan(x, suffix, reverse, start, lengths, dtype)
         bias = getattr(self, f"bias{suffix}")
         states, last = staged_scan(

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from kru.ops import buffers
 
-INTERFACE = 1
+INTERFACE = 2
 """KRU_INTERFACE of the header that the structures below mirror."""
 HUGE = 4 << 20
 """Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
@@ -48,6 +48,23 @@ class ScanCall(Structure):
     )
 
 
+class StageOfChain(Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("kind", "inverse")),
+        *((name, c_int64) for name in ("first", "distance", "pairs")),
+        *((name, c_void_p) for name in ("order", "numbers", "c", "s", "dnumbers", "dc", "ds")),
+    )
+
+
+class ChainCall(Structure):
+    _fields_ = (
+        *((name, c_int32) for name in ("dtype", "threads", "stage_count", "reverse")),
+        *((name, c_int64) for name in ("steps", "batch", "size")),
+        *((name, c_void_p) for name in ("stages", "part", "bias", "h0", "lengths", "states", "h")),
+        *((name, c_void_p) for name in ("dstates", "dh", "dpart", "dbias", "dh0")),
+    )
+
+
 CELLS = {"elman": 0, "lstm": 1, "gru": 2}
 NONLINEARITIES = {"identity": 0, "tanh": 1, "relu": 2, "modrelu": 3, "leaky_relu": 4}
 PART, DENSE, SYMBOLS = 0, 1, 2
@@ -74,7 +91,7 @@ def _load() -> ctypes.CDLL | None:
         if not hasattr(library, "kru_interface") or library.kru_interface() != INTERFACE:
             reason = "it was built from another version of the source; install kru again, or run make setup"
             continue
-        for function, call in (("kron", KronCall), ("scan", ScanCall)):
+        for function, call in (("kron", KronCall), ("scan", ScanCall), ("chain", ChainCall)):
             for direction in ("forward", "backward"):
                 entry = getattr(library, f"kru_{function}_{direction}")
                 entry.argtypes, entry.restype = [POINTER(call)], ctypes.c_int

@@ -1,7 +1,7 @@
 """Unitary matrices as chains of cheap stages, each on rows of complex numbers (..., N)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Stage:
-    """A unitary matrix that is applied without being built. `tensors` are what a gradient is wanted for."""
+    """A unitary matrix that is applied without being built: tensors, and integers that say how they are meant."""
 
     tensors: tuple[Tensor, ...]
 
@@ -38,7 +38,7 @@ class Reflection(Stage):
     """I - 2 v v^H / |v|^2 for v (N,)."""
 
     def apply(self, x: Tensor) -> Tensor:
-        (v,) = self.tensors
+        v = self.tensors[0].resolve_conj()
         along = (x @ v.conj()) * (-2 / torch.view_as_real(v).square().sum())
         return x + along.unsqueeze(-1) * v
 
@@ -60,16 +60,13 @@ class Fourier(Stage):
 
 @dataclass(frozen=True)
 class Permutation(Stage):
-    """y_i = x_{order_i}; `back` is the inverse of `order`."""
-
-    order: Tensor
-    back: Tensor
+    """y_i = x_{order_i} for integers `order` (N,)."""
 
     def apply(self, x: Tensor) -> Tensor:
-        return x.index_select(-1, self.order)
+        return x.index_select(-1, self.tensors[0])
 
     def adjoint(self, x: Tensor) -> Tensor:
-        return x.index_select(-1, self.back)
+        return x.index_select(-1, self.tensors[0].argsort())
 
 
 @dataclass(frozen=True)
@@ -118,6 +115,35 @@ def adjoint(stages: Sequence[Stage], x: Tensor) -> Tensor:
     for stage in reversed(stages):
         x = stage.adjoint(x)
     return x
+
+
+KINDS: tuple[type[Stage], ...] = (Diagonal, Reflection, Fourier, Permutation, Rotations)
+"""In the order of the constants KRU_DIAGONAL ... in `csrc/kru.h`."""
+_TENSORS = (1, 1, 0, 1, 3)
+
+
+def to_program(stages: Sequence[Stage]) -> tuple[list[Tensor], list[int]]:
+    """The stages' tensors, and integers from which `from_program` makes the same stages with such tensors."""
+    tensors: list[Tensor] = []
+    program: list[int] = []
+    for stage in stages:
+        tensors += stage.tensors
+        program += [
+            KINDS.index(type(stage)),
+            *(int(getattr(stage, field.name)) for field in fields(stage)[1:]),
+        ]
+    return tensors, program
+
+
+def from_program(tensors: Sequence[Tensor], program: Sequence[int]) -> list[Stage]:
+    """The stages that `to_program` has taken apart."""
+    rest, numbers = iter(tensors), iter(program)
+    stages = []
+    for kind in numbers:
+        own = tuple(next(rest) for _ in range(_TENSORS[kind]))
+        options = [next(numbers) for _ in fields(KINDS[kind])[1:]]
+        stages.append(KINDS[kind](own, *options))
+    return stages
 
 
 def _fourier(x: Tensor, *, inverse: bool) -> Tensor:

@@ -1,0 +1,249 @@
+"""The recurrence with a chain of stages on the native kernels, registered with torch."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kru.ops import native
+from kru.ops.higher_order import differentiable_gradients
+from kru.ops.registration import register
+from kru.ops.scan_checks import check_scan_values
+from kru.ops.staged_reference import staged_scan_reference
+from kru.ops.stages import KINDS, Fourier, Permutation, Rotations, Stage, from_program
+
+
+class _Call:
+    """A kernel call under construction. Keeps alive whatever its pointers point into."""
+
+    def __init__(
+        self, part: Tensor, tensors: Sequence[Tensor], program: Sequence[int], reverse: bool
+    ) -> None:
+        stages = from_program(tensors, program)
+        array: Any = (native.StageOfChain * len(stages))()
+        self.kept: list[Any] = [array]
+        self.slots: list[tuple[Any, str]] = []
+        """for each of the tensors, where its gradient goes: a structure and the name of a field"""
+        for slot, stage in zip(array, stages, strict=True):
+            self._fill(slot, stage)
+        self.call = native.ChainCall(
+            native.REAL_DTYPES[part.dtype],
+            torch.get_num_threads(),
+            len(stages),
+            reverse,
+            *part.shape[:2],
+            part.shape[2] // 2,
+            ctypes.addressof(array),
+        )
+
+    def set(self, to: Any = None, **tensors: Tensor | None) -> None:
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                tensor = native.dense(tensor)
+                self.kept.append(tensor)
+                setattr(self.call if to is None else to, name, tensor.data_ptr())
+
+    def run(self, direction: str) -> None:
+        assert native.library is not None
+        native.check_status(getattr(native.library, f"kru_chain_{direction}")(self.call))
+
+    def _fill(self, slot: Any, stage: Stage) -> None:
+        slot.kind = KINDS.index(type(stage))
+        if isinstance(stage, Fourier):
+            slot.inverse = stage.inverse
+            return
+        names = ["order" if isinstance(stage, Permutation) else "numbers"]
+        if isinstance(stage, Rotations):
+            names = ["c", "s", "numbers"]
+            slot.first, slot.distance, slot.pairs = stage.first, stage.distance, len(stage.tensors[0])
+        self.set(slot, **dict(zip(names, stage.tensors, strict=True)))
+        self.slots += [(slot, f"d{name}") for name in names]
+
+
+def _check(
+    part: Tensor,
+    bias: Tensor | None,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    tensors: Sequence[Tensor],
+    program: Sequence[int],
+) -> None:
+    """Shapes, dtypes and devices: the kernel trusts them."""
+    if part.dim() != 3 or part.shape[2] % 2 or part.dtype not in native.REAL_DTYPES:
+        raise ValueError(
+            f"part: expected float32 or float64 (steps, batch, 2 * units), got {part.dtype} {tuple(part.shape)}"
+        )
+    batch, size = part.shape[1], part.shape[2] // 2
+    if bias is not None:
+        native.check_same("bias", bias, (size,), part)
+    if h0 is not None:
+        native.check_same("h0", h0, (batch, 2 * size), part)
+    if lengths is not None and (lengths.shape != (batch,) or lengths.is_floating_point()):
+        raise ValueError(f"lengths: expected {batch} integers, got {lengths.dtype} {tuple(lengths.shape)}")
+    number = part.new_empty(0, dtype=part.dtype.to_complex())
+    for place, stage in enumerate(from_program(tensors, program)):
+        name = f"stages[{place}]"
+        if isinstance(stage, Permutation):
+            native.check_same(name, stage.tensors[0], (size,), number.new_empty(0, dtype=torch.int64))
+        elif isinstance(stage, Rotations):
+            pairs = len(stage.tensors[0])
+            for tensor, like in zip(stage.tensors, (part, part, number), strict=True):
+                native.check_same(name, tensor, (pairs,), like)
+            fits = 0 <= stage.first <= size - 2 * pairs and stage.distance > 0 and pairs % stage.distance == 0
+            if not fits:
+                raise ValueError(
+                    f"{name}: expected pairs of {size} units in blocks of twice their distance, got {pairs} from "
+                    f"unit {stage.first} on with distance {stage.distance}"
+                )
+        elif not isinstance(stage, Fourier):
+            native.check_same(name, stage.tensors[0], (size,), number)
+
+
+def _check_values(
+    part: Tensor, lengths: Tensor | None, tensors: Sequence[Tensor], program: Sequence[int]
+) -> None:
+    check_scan_values(part, None, lengths)
+    for place, stage in enumerate(from_program(tensors, program)):
+        if isinstance(stage, Permutation):
+            order = stage.tensors[0]
+            if not torch.equal(order.sort().values, torch.arange(len(order))):
+                raise ValueError(f"stages[{place}]: expected each of 0 to {len(order) - 1} once")
+
+
+def _forward_op(
+    part: Tensor,
+    bias: Tensor | None,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    tensors: list[Tensor],
+    program: list[int],
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """states and h"""
+    _check(part, bias, h0, lengths, tensors, program)
+    _check_values(part, lengths, tensors, program)
+    call = _Call(part, tensors, program, reverse)
+    states, h = native.empty(part.shape, part), native.empty(part.shape[1:], part)
+    call.set(part=part, bias=bias, h0=h0, states=states, h=h)
+    call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))
+    call.run("forward")
+    return states, h
+
+
+def _forward_fake(
+    part: Tensor,
+    bias: Tensor | None,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    tensors: list[Tensor],
+    program: list[int],
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    _check(part, bias, h0, lengths, tensors, program)
+    return part.new_empty(part.shape), part.new_empty(part.shape[1:])
+
+
+def _backward_op(
+    dstates: Tensor | None,
+    dh: Tensor | None,
+    part: Tensor,
+    bias: Tensor | None,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    states: Tensor,
+    tensors: list[Tensor],
+    program: list[int],
+    reverse: bool,
+    wants: list[bool],
+) -> list[Tensor]:
+    """Gradients of part, bias, h0 and each of the tensors; those not wanted are empty."""
+    _check(part, bias, h0, lengths, tensors, program)
+    _check_values(part, lengths, tensors, program)
+    for name, tensor, shape in (
+        ("dstates", dstates, part.shape),
+        ("dh", dh, part.shape[1:]),
+        ("states", states, part.shape),
+    ):
+        if tensor is not None:
+            native.check_same(name, tensor, shape, part)
+    call = _Call(part, tensors, program, reverse)
+    call.set(part=part, bias=bias, h0=h0, states=states, dstates=dstates, dh=dh)
+    call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))
+    out = _backward_fake(
+        dstates, dh, part, bias, h0, lengths, states, tensors, program, reverse, wants, native.empty
+    )
+    places = [(call.call, name) for name in ("dpart", "dbias", "dh0")] + call.slots
+    for (to, name), gradient, want in zip(places, out, wants, strict=True):
+        if want:
+            call.set(to, **{name: gradient})
+    call.run("backward")
+    return out
+
+
+def _backward_fake(
+    dstates: Tensor | None,
+    dh: Tensor | None,
+    part: Tensor,
+    bias: Tensor | None,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    states: Tensor,
+    tensors: list[Tensor],
+    program: list[int],
+    reverse: bool,
+    wants: list[bool],
+    empty: Any = lambda shape, like: like.new_empty(shape),
+) -> list[Tensor]:
+    return [
+        empty(t.shape, t) if want and t is not None else part.new_empty(0)
+        for t, want in zip([part, bias, h0, *tensors], wants, strict=True)
+    ]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    part, bias, h0, lengths, tensors, program, reverse = inputs
+    ctx.set_materialize_grads(False)
+    ctx.program, ctx.reverse = program, reverse
+    optional = [bias, h0, lengths]
+    ctx.present = [t is not None for t in optional]
+    ctx.save_for_backward(part, output[0], *[t for t in optional if t is not None], *tensors)
+
+
+def _backward(
+    ctx: Any, dstates: Tensor | None, dh: Tensor | None
+) -> tuple[Tensor | list[Tensor | None] | None, ...]:
+    part, states, *saved = ctx.saved_tensors
+    bias, h0, lengths = (saved.pop(0) if there else None for there in ctx.present)
+    needs = ctx.needs_input_grad
+    wants = [*needs[:3], *needs[4]]
+    if dstates is None and dh is None:
+        out: list[Tensor | None] = [None] * len(wants)
+    elif torch.is_grad_enabled():
+        # The gradient is itself to be differentiated: take it through the reference, which can be.
+        stages = from_program(saved, ctx.program)
+        results = staged_scan_reference(part, stages, bias, h0, lengths, reverse=ctx.reverse)
+        out = differentiable_gradients(results, (dstates, dh), [part, bias, h0, *saved], wants)
+    else:
+        found = torch.ops.kru.staged_scan_backward(
+            dstates, dh, part, bias, h0, lengths, states, saved, ctx.program, ctx.reverse, wants
+        )
+        out = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
+    return *out[:3], None, out[3:], None, None
+
+
+_INPUTS = "Tensor part, Tensor? bias, Tensor? h0, Tensor? lengths"
+register(
+    f"staged_scan({_INPUTS}, Tensor[] tensors, int[] program, bool reverse) -> (Tensor, Tensor)",
+    _forward_op,
+    _forward_fake,
+    _backward,
+    _setup_context,
+)
+register(
+    f"staged_scan_backward(Tensor? dstates, Tensor? dh, {_INPUTS}, Tensor states, Tensor[] tensors, int[] program, "
+    "bool reverse, bool[] wants) -> Tensor[]",
+    _backward_op,
+    _backward_fake,
+)
