@@ -69,7 +69,9 @@ def cases() -> list[Case]:
     x = torch.rand(STEPS, BATCH, 1)
     return [
         Case(
-            f"{name}, T={STEPS} B={BATCH}, training", {kind: whole_step(m, x) for kind, m in modules.items()}
+            f"{name}, T={STEPS} B={BATCH}, training",
+            {kind: whole_step(m, x) for kind, m in modules.items()},
+            again=True,
         )
         for name, modules in (
             ("KRU 128 and baselines of 128 units", equal_units()),
