@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/python -m kru.demo
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 lint: setup
 	$(BIN)/ruff check .
