@@ -28,7 +28,6 @@ template <class T, bool C> class Butterfly {
   static constexpr int kRadix = C ? 2 : 3;          // factors on one pass
   static constexpr int64_t kBlock = 8192 / sizeof(T);  // values of a row that stay in the first-level cache
   static constexpr bool kReadsPastEnd = false;
-  static constexpr bool kGradientFromAdjoint = true;
 
   static bool suits(int count, const Factor<T>* factors) {
     for (int f = 0; f < count; ++f)
@@ -51,7 +50,7 @@ template <class T, bool C> class Butterfly {
     return true;
   }
 
-  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool with_adjoint)
+  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool with_adjoint, bool)
       : count_(count), n_(int64_t(1) << count) {
     while ((int64_t(1) << lane_factors_) < kWidth) ++lane_factors_;
     big_ = count_ - lane_factors_;
@@ -63,6 +62,8 @@ template <class T, bool C> class Butterfly {
     }
   }
 
+  // Whether `accumulate` reads a = W^H g.
+  bool gradient_from_adjoint() const { return true; }
   int64_t inputs() const { return n_; }
   int64_t outputs() const { return n_; }
   int64_t block_rows(int64_t) const { return 1; }

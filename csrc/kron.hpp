@@ -118,7 +118,7 @@ void kron_backward(Arena& arena, const KronCall<T, C>& kron, const M& matrix, in
   const T* x = static_cast<const T*>(kron.call.x);
   const T* dy = static_cast<const T*>(kron.call.dy);
   T* dx = static_cast<T*>(kron.call.dx);
-  const bool needs_adjoint = dx != nullptr || M::kGradientFromAdjoint;
+  const bool needs_adjoint = dx != nullptr || matrix.gradient_from_adjoint();
   parallel(threads, [&](int t) {
     T* g = buffers[t];
     T* a = g + size;

@@ -6,11 +6,15 @@
 // smaller than a vector ("tiny"), the block is turned to (q, rows left right) and back: all else is then one long r.
 //
 // Gradient: pairs of rows (h, g) are collected; when enough have come, the intermediate products of h and of g are
-// computed for all of them at once, and each dM is one matrix product over all collected rows.
+// computed for all of them at once, and each dM is one matrix product over all collected rows. One of these products is
+// with the costliest matrix, again. Where all matrices are square and all but the costliest one are small and far from
+// singular, it is spared: their gradients are M^{-H} T as in butterfly.hpp, from a = W^H g and h themselves, and the
+// costliest one's needs the products of g with the small matrices only.
 #pragma once
 
 #include "factors.hpp"
 #include "gemm.hpp"
+#include "inverse.hpp"
 
 namespace kru {
 namespace KRU_ISA {
@@ -20,9 +24,10 @@ template <class T, bool C> class Staged {
   static constexpr int kPlanes = C ? 2 : 1;
   static constexpr int64_t kMerge = 8;
   static constexpr bool kReadsPastEnd = true;
-  static constexpr bool kGradientFromAdjoint = false;
+  static constexpr int64_t kSolve = 64;  // rows of a matrix that is small enough to be inverted
 
-  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint) {
+  // `alone`: not a term of a sum, whose a = W^H g is not that of this matrix.
+  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint, bool alone) {
     factors_ = arena.take<Factor<T>>(count);
     for (int f = 0; f < count; ++f) factors_[f] = factors[f];
     stages_ = arena.take<Stage>(count);
@@ -56,8 +61,10 @@ template <class T, bool C> class Staged {
       largest_ = larger(largest_, left * right);
     }
     for (int s = 0; s < count_; ++s) prepare(arena, stages_[s], adjoint);
+    solves_ = adjoint && alone && count_ > 1 && inverted(arena);
   }
 
+  bool gradient_from_adjoint() const { return solves_; }
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
 
@@ -88,7 +95,8 @@ template <class T, bool C> class Staged {
         for (T*& t : turned) t = arena.take<T>(collected);
       if (!gradient) return;
       inputs = arena.take<T*>(matrix.count_);
-      for (int s = 0; s < matrix.count_; ++s) inputs[s] = arena.take<T>(collected);
+      for (int s = matrix.solves_ ? matrix.count_ - 1 : 0; s < matrix.count_; ++s) inputs[s] = arena.take<T>(collected);
+      if (matrix.solves_) adjoints = arena.take<T>(collected);
       for (T*& g : gradients) g = arena.take<T>(collected);
       int64_t deepest = 0;
       matrices = arena.take<T*>(matrix.count_);
@@ -103,6 +111,7 @@ template <class T, bool C> class Staged {
     int64_t capacity = 0, held = 0;
     T** inputs = nullptr;     // what enters each stage, for all rows held; plane stride capacity * largest
     T* gradients[2] = {};     // what arrives at a stage's output, and at its input
+    T* adjoints = nullptr;    // a = W^H g
     T* turned[2] = {};        // a block with its indices in another order, for narrow and tiny stages
     T** matrices = nullptr;   // dM of each stage
     T* panel = nullptr;
@@ -127,14 +136,18 @@ template <class T, bool C> class Staged {
     }
   }
 
-  // One row each of the matrix's input h and of the gradient g at its output.
-  void accumulate(Worker& worker, const T* h, int64_t h_plane, const T* g, int64_t g_plane, const T*, int64_t) const {
+  // One row each of the matrix's input h, of the gradient g at its output and of a = W^H g.
+  void accumulate(Worker& worker, const T* h, int64_t h_plane, const T* g, int64_t g_plane, const T* a,
+                  int64_t a_plane) const {
     const int64_t plane = worker.capacity * largest_;
     for (int c = 0; c < kPlanes; ++c) {
       __builtin_memcpy(worker.inputs[count_ - 1] + c * plane + worker.held * inputs_, h + c * h_plane,
                        size_t(inputs_) * sizeof(T));
       __builtin_memcpy(worker.gradients[0] + c * plane + worker.held * outputs_, g + c * g_plane,
                        size_t(outputs_) * sizeof(T));
+      if (solves_)
+        __builtin_memcpy(worker.adjoints + c * plane + worker.held * inputs_, a + c * a_plane,
+                         size_t(inputs_) * sizeof(T));
     }
     if (++worker.held == worker.capacity) collect(worker);
   }
@@ -149,6 +162,7 @@ template <class T, bool C> class Staged {
       T* total = workers[0]->matrices[s];
       for (int thread = 1; thread < threads; ++thread)
         for (int64_t e = 0; e < entries; ++e) total[e] += workers[thread]->matrices[s][e];
+      if (solves_ && s != costliest_) solve(stage, total);
       for (int f = stage.first; f <= stage.last; ++f)
         if (gradients[f].re != nullptr) contract(stage, total, f, gradients[f]);
     }
@@ -162,6 +176,8 @@ template <class T, bool C> class Staged {
     int first, last;   // the factors merged into this matrix
     const T* matrix;   // M (p, q), planes p q apart; narrow: panels of M^T
     const T* adjoint;  // M^H (q, p); narrow: panels of conj(M)
+    const T* dense;    // M (p, q) itself, planes p q apart
+    const double* inverse;  // M^{-1}, where the gradient is solved for
   };
 
   // Entry (i, j) of the product of factors first..last except `without`.
@@ -203,11 +219,56 @@ template <class T, bool C> class Staged {
         }
       dense = merged;
     }
+    stage.dense = dense;
     const int64_t p = stage.p, q = stage.q;
     const bool packed = stage.kind == kNarrow;
     stage.matrix = packed ? pack(arena, dense, q, p, 1, q, T(1)) : dense;
     if (adjoint)
       stage.adjoint = packed ? pack(arena, dense, p, q, q, 1, T(-1)) : transpose(arena, dense, p, q, T(-1));
+  }
+
+  // Whether the gradients of all but the costliest matrix can be solved for; their inverses are there then.
+  bool inverted(Arena& arena) {
+    for (int s = 0; s < count_; ++s) {
+      if (stages_[s].p != stages_[s].q) return false;
+      if (stages_[s].p > stages_[costliest_].p) costliest_ = s;
+    }
+    for (int s = 0; s < count_; ++s)
+      if (s != costliest_ && (stages_[s].p > kSolve || !invert(arena, stages_[s]))) return false;
+    return true;
+  }
+
+  // Whether it can: the solve is to lose at most a few bits, as in butterfly.hpp.
+  bool invert(Arena& arena, Stage& stage) {
+    const int64_t n = stage.p, size = n * n;
+    double* matrix = arena.take<double>(2 * size);
+    for (int64_t e = 0; e < size; ++e) {
+      matrix[2 * e] = stage.dense[e];
+      matrix[2 * e + 1] = C ? stage.dense[size + e] : T(0);
+    }
+    stage.inverse = inverse(arena, n, matrix, double(n) * (sizeof(T) == 4 ? 16.0 : 5e3));
+    return stage.inverse != nullptr;
+  }
+
+  // T <- M^{-H} T
+  static void solve(const Stage& stage, T* total) {
+    const int64_t n = stage.p, size = n * n;
+    double re[kSolve], im[kSolve];
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < n; ++i) {
+        re[i] = im[i] = 0;
+        for (int64_t k = 0; k < n; ++k) {
+          const double x = stage.inverse[2 * (k * n + i)], y = stage.inverse[2 * (k * n + i) + 1];
+          const double t_re = total[k * n + j], t_im = C ? total[size + k * n + j] : T(0);
+          re[i] += x * t_re + y * t_im;
+          im[i] += x * t_im - y * t_re;
+        }
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        total[i * n + j] = T(re[i]);
+        if (C) total[size + i * n + j] = T(im[i]);
+      }
+    }
   }
 
   // (rows, columns) -> (columns, rows), imaginary parts times sign.
@@ -322,6 +383,7 @@ template <class T, bool C> class Staged {
     const int64_t rows = worker.held, plane = worker.capacity * largest_;
     if (rows == 0) return;
     worker.held = 0;
+    if (solves_) return collect_to_solve(worker, rows);
     for (int s = count_ - 1; s > 0; --s)
       forward(worker, stages_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
     T* arrived = worker.gradients[0];
@@ -334,6 +396,23 @@ template <class T, bool C> class Staged {
       arrived = passed;
       passed = exchange;
     }
+  }
+
+  // The costliest matrix's dM, and T of the others.
+  void collect_to_solve(Worker& worker, int64_t rows) const {
+    const int64_t plane = worker.capacity * largest_;
+    const Operand<const T> h{worker.inputs[count_ - 1], plane};
+    T* arrived = worker.gradients[0];
+    T* passed = worker.gradients[1];
+    for (int s = 0; s < count_; ++s) {
+      if (s == costliest_) continue;
+      outer(worker, stages_[s], rows, {worker.adjoints, plane}, h, worker.matrices[s]);
+      backward(worker, stages_[s], rows, {arrived, plane}, {passed, plane});
+      T* exchange = arrived;
+      arrived = passed;
+      passed = exchange;
+    }
+    outer(worker, stages_[costliest_], rows, {arrived, plane}, h, worker.matrices[costliest_]);
   }
 
   // dM += sum over rows, left and right of G conj(X)
@@ -414,7 +493,8 @@ template <class T, bool C> class Staged {
       }
   }
 
-  int count_ = 0;
+  int count_ = 0, costliest_ = 0;
+  bool solves_ = false;
   int64_t inputs_ = 1, outputs_ = 1, largest_ = 1;
   Factor<T>* factors_;
   Stage* stages_;

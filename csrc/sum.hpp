@@ -13,14 +13,14 @@ template <class T, class M> class Sum {
  public:
   static constexpr int kPlanes = M::kPlanes;
   static constexpr bool kReadsPastEnd = M::kReadsPastEnd;
-  static constexpr bool kGradientFromAdjoint = M::kGradientFromAdjoint;
 
   // factors are (rank, count).
   Sum(Arena& arena, int64_t rank, int count, const Factor<T>* factors, bool adjoint) : rank_(rank), count_(count) {
     terms_ = arena.take<M>(rank);
-    for (int64_t r = 0; r < rank; ++r) new (terms_ + r) M(arena, count, factors + r * count, adjoint);
+    for (int64_t r = 0; r < rank; ++r) new (terms_ + r) M(arena, count, factors + r * count, adjoint, rank == 1);
   }
 
+  bool gradient_from_adjoint() const { return terms_[0].gradient_from_adjoint(); }
   int64_t block_rows(int64_t rows) const { return terms_[0].block_rows(rows); }
 
   class Worker {
@@ -30,7 +30,7 @@ template <class T, class M> class Sum {
       for (int64_t r = 0; r < matrix.rank_; ++r)
         terms[r] = new (arena.take<typename M::Worker>(1)) typename M::Worker(arena, matrix.terms_[r], block, gradient);
       if (matrix.rank_ == 1) return;
-      keeps_adjoints = gradient && kGradientFromAdjoint;
+      keeps_adjoints = gradient && matrix.gradient_from_adjoint();
       const M& first = matrix.terms_[0];
       const int64_t size = kPlanes * block * larger(first.inputs(), first.outputs());
       products = arena.take<T*>(matrix.rank_);

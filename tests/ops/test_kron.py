@@ -1,6 +1,7 @@
 """kron_matmul against the dense matrix: every dtype, any strides, any leading shape, singular factors."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -89,18 +90,22 @@ def test_many_random_products(seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("smallest", [0.0, 1e-12, 1e-6, 1e-3, 0.03, 0.1])
-def test_singular_factors(smallest: float, dtype: torch.dtype) -> None:
-    """Factors of 2x2 far from singular take their gradients another way than those close to it."""
+@pytest.mark.parametrize("smallest", [0.0, 1e-12, 1e-6, 1e-3, 0.03, 0.1, 1.0])
+@pytest.mark.parametrize("sizes", [(2,) * 5, (3, 20), (20, 3), (2, 2, 3, 9), (9, 20, 5), (12, 12)], ids=str)
+def test_singular_factors(sizes: tuple[int, ...], smallest: float, dtype: torch.dtype) -> None:
+    """Factors of 2x2, and all but the largest of others, take their gradients another way if far from singular."""
     torch.manual_seed(0)
     real = torch.zeros((), dtype=dtype).real.dtype
     factors = []
-    for _ in range(5):
-        left, right = (torch.linalg.qr(torch.randn(2, 2, dtype=dtype))[0] for _ in range(2))
-        factors.append(left @ torch.diag(torch.tensor([1.0, smallest], dtype=real)).to(dtype) @ right)
-    for singular in itertools.chain([range(5)], [[f] for f in range(5)]):
-        chosen = [factors[f] if f in singular else torch.linalg.qr(factors[f])[0] for f in range(5)]
-        inputs = [torch.randn(6, 32, dtype=dtype), *chosen]
+    for size in sizes:
+        left, right = (torch.linalg.qr(torch.randn(size, size, dtype=dtype))[0] for _ in range(2))
+        values = torch.ones(size, dtype=real)
+        values[-1] = smallest
+        factors.append(left @ torch.diag(values).to(dtype) @ right)
+    count = len(sizes)
+    for singular in itertools.chain([range(count)], [[f] for f in range(count)]):
+        chosen = [factors[f] if f in singular else torch.linalg.qr(factors[f])[0] for f in range(count)]
+        inputs = [torch.randn(6, math.prod(sizes), dtype=dtype), *chosen]
         wide = torch.complex128 if dtype.is_complex else torch.float64
         got = gradients_of(lambda x, *fs: kru.kron_matmul(x, fs), inputs)
         expected = gradients_of(lambda x, *fs: x @ dense_matrix(list(fs)).mT, [t.to(wide) for t in inputs])
