@@ -15,7 +15,7 @@ from kru.cli import main
 from kru.training import files
 from kru.training.checkpoint import Checkpoint
 from kru.training.metrics import read_metrics
-from kru.training.result import read_result
+from kru.training.result import commit, read_result
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 LONG = ("--steps", "240", "--quiet", "--checkpoint-seconds", "0")
@@ -90,6 +90,21 @@ def test_a_full_disk_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
     assert main([*arguments, "--resume"]) == 0
     expected, got = (load_file(folder / "weights.safetensors") for folder in (whole, full))
     assert all((expected[key] == got[key]).all() for key in expected)
+
+
+def test_the_result_has_the_commit_at_the_start(tiny, tmp_path, monkeypatch):
+    """Whatever the source's folder is at when the run ends."""
+    monkeypatch.chdir(tmp_path)
+
+    def git(_: Path, verb: str, *__: str) -> str:
+        begun = Path("runs/tiny-seed3/metrics.jsonl").exists()
+        return {"ls-files": "", "status": "", "rev-parse": "0ther" if begun else "c0ffee"}[verb]
+
+    monkeypatch.setattr("kru.training.result._git", git)
+    commit.cache_clear()
+    assert main(["train", tiny, "--quiet", "--results", "results"]) == 0
+    commit.cache_clear()
+    assert read_result(Path("results/tiny-seed3.json"))["commit"] == "c0ffee"
 
 
 def test_result_has_what_reports_read(tiny, tmp_path, monkeypatch):

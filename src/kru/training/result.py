@@ -6,6 +6,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +152,12 @@ def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> Model
         raise ValueError(f"{path}: {error}") from error
 
 
+@cache
 def commit() -> str:
-    """The commit of the source, "+" after it if the source was changed; else the version of the package."""
+    """The commit of the source, "+" after it if the source was changed; else the version of the package.
+
+    That at the first call: the folder may be at another one by the time that a long run ends.
+    """
     folder = Path(__file__).parent
     try:
         # Installed in a folder of some other repository, the source is not that repository's.

@@ -18,7 +18,7 @@ from kru.training.interrupt import Interruptible
 from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.recipes import differences
-from kru.training.result import make_result, parse_result, write_result, write_weights
+from kru.training.result import commit, make_result, parse_result, write_result, write_weights
 from kru.wrong_path import is_wrong_path
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -107,6 +107,7 @@ def train(
         RunError: a file could not be written, or no measure was ever finite.
     """
     expect_budget(recipe)
+    commit()  # remembered for the result: that of the source which this process has read
     processes = processes or Processes()
     checkpoint = _load_checkpoint(place.folder, processes)
     if checkpoint is None and resume:
