@@ -18,7 +18,6 @@ from kru.training.files import write_atomically
 # The palette of Okabe and Ito; a model has the same colour in every figure.
 COLOURS = {
     "kru": "#D55E00",
-    "kru-further": "#D55E00",
     "kru-lstm": "#E69F00",
     "kru-lstm-further": "#E69F00",
     "kru-gru": "#CC79A7",
@@ -36,7 +35,6 @@ COLOURS = {
 }
 LABELS = {
     "kru": "KRU",
-    "kru-further": "KRU, trained further",
     "kru-lstm": "KRU-LSTM",
     "kru-lstm-further": "KRU-LSTM, trained further",
     "kru-gru": "KRU-GRU",
@@ -53,7 +51,6 @@ LABELS = {
     "antisymmetric-gated": "AntisymmetricRNN, gated",
 }
 DASHES = {
-    "kru-further": ":",
     "kru-lstm-further": ":",
     "rnn": "-.",
     "gru": "-.",
