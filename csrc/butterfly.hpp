@@ -50,7 +50,7 @@ template <class T, bool C> class Butterfly {
     return true;
   }
 
-  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool with_adjoint, bool)
+  Butterfly(Arena& arena, int count, const Factor<T>* factors, bool with_adjoint, int64_t)
       : count_(count), n_(int64_t(1) << count) {
     while ((int64_t(1) << lane_factors_) < kWidth) ++lane_factors_;
     big_ = count_ - lane_factors_;

@@ -146,7 +146,8 @@ template <class T, bool C> void kron(const kru_kron& call, bool backward) {
   Arena arena;
   const KronCall<T, C> kron(arena, call);
   with_matrices<T, C>(
-      arena, 1, call.rank, call.factor_count, kron.factors, backward, kron.wants_factors, [&](const auto* matrix) {
+      arena, 1, call.rank, call.factor_count, kron.factors, backward, kron.wants_factors, call.rows,
+      [&](const auto* matrix) {
         const int threads = kron.threads();
         const int64_t block = matrix->block_rows((call.rows + threads - 1) / threads);
         if (backward)

@@ -19,9 +19,10 @@ template <class M> typename M::Worker* make_worker(Arena& arena, const M& matrix
 }
 
 // body(const M* matrices) with one matrix for each gate; factors are (gates, rank, count). `adjoint`: W^H is needed too.
+// `gradient`: that of the factors is, from so many `rows`.
 template <class T, bool C, class Body>
 void with_matrices(Arena& arena, int gates, int64_t rank, int count, const Factor<T>* factors, bool adjoint,
-                   bool gradient, const Body& body) {
+                   bool gradient, int64_t rows, const Body& body) {
   bool butterflies = true;
   for (int64_t term = 0; term < gates * rank; ++term) {
     const Factor<T>* own = factors + term * count;
@@ -30,7 +31,8 @@ void with_matrices(Arena& arena, int gates, int64_t rank, int count, const Facto
   }
   const auto run = [&](auto* matrices) {
     using M = typename Pointee<decltype(matrices)>::type;
-    for (int g = 0; g < gates; ++g) new (matrices + g) M(arena, rank, count, factors + g * rank * count, adjoint);
+    for (int g = 0; g < gates; ++g)
+      new (matrices + g) M(arena, rank, count, factors + g * rank * count, adjoint, gradient ? rows : 0);
     body(static_cast<const M*>(matrices));
   };
   if (butterflies)

@@ -87,7 +87,7 @@ template <class T, bool C> void scan(const kru_scan& call, bool backward) {
   const ScanCall<T> scan(arena, call);
   with_matrices<T, C>(
       arena, scan.gates, call.rank, call.factor_count, scan.factors, backward, scan.wants_factors,
-      [&](const auto* matrices) {
+      call.steps * call.batch, [&](const auto* matrices) {
         using M = typename Pointee<decltype(matrices)>::type;
         const ScanThreads<T, M> own(arena, scan, matrices, backward);
         if (call.cell == KRU_ELMAN)

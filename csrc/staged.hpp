@@ -26,8 +26,8 @@ template <class T, bool C> class Staged {
   static constexpr bool kReadsPastEnd = true;
   static constexpr int64_t kSolve = 64;  // rows of a matrix that is small enough to be inverted
 
-  // `alone`: not a term of a sum, whose a = W^H g is not that of this matrix.
-  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint, bool alone) {
+  // `rows`: how many the gradient comes from, 0 where none is wanted or their a = W^H g is not that of this matrix.
+  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint, int64_t rows) {
     factors_ = arena.take<Factor<T>>(count);
     for (int f = 0; f < count; ++f) factors_[f] = factors[f];
     stages_ = arena.take<Stage>(count);
@@ -61,7 +61,7 @@ template <class T, bool C> class Staged {
       largest_ = larger(largest_, left * right);
     }
     for (int s = 0; s < count_; ++s) prepare(arena, stages_[s], adjoint);
-    solves_ = adjoint && alone && count_ > 1 && inverted(arena);
+    solves_ = adjoint && count_ > 1 && inverted(arena, rows);
   }
 
   bool gradient_from_adjoint() const { return solves_; }
@@ -228,11 +228,17 @@ template <class T, bool C> class Staged {
   }
 
   // Whether the gradients of all but the costliest matrix can be solved for; their inverses are there then.
-  bool inverted(Arena& arena) {
+  bool inverted(Arena& arena, int64_t rows) {
+    if (rows == 0) return false;
     for (int s = 0; s < count_; ++s) {
       if (stages_[s].p != stages_[s].q) return false;
       if (stages_[s].p > stages_[costliest_].p) costliest_ = s;
     }
+    // Inverses are scalar code: worth it where the product that is spared is a thousand times their size.
+    int64_t work = 0;
+    for (int s = 0; s < count_; ++s)
+      if (s != costliest_ && stages_[s].p > 4) work += 1000 * stages_[s].p * stages_[s].p * stages_[s].p;
+    if (rows * inputs_ * stages_[costliest_].p * kPlanes * kPlanes < work) return false;
     for (int s = 0; s < count_; ++s)
       if (s != costliest_ && (stages_[s].p > kSolve || !invert(arena, stages_[s]))) return false;
     return true;

@@ -15,9 +15,11 @@ template <class T, class M> class Sum {
   static constexpr bool kReadsPastEnd = M::kReadsPastEnd;
 
   // factors are (rank, count).
-  Sum(Arena& arena, int64_t rank, int count, const Factor<T>* factors, bool adjoint) : rank_(rank), count_(count) {
+  // `rows`: how many the gradient comes from, 0 where none is wanted.
+  Sum(Arena& arena, int64_t rank, int count, const Factor<T>* factors, bool adjoint, int64_t rows)
+      : rank_(rank), count_(count) {
     terms_ = arena.take<M>(rank);
-    for (int64_t r = 0; r < rank; ++r) new (terms_ + r) M(arena, count, factors + r * count, adjoint, rank == 1);
+    for (int64_t r = 0; r < rank; ++r) new (terms_ + r) M(arena, count, factors + r * count, adjoint, rank == 1 ? rows : 0);
   }
 
   bool gradient_from_adjoint() const { return terms_[0].gradient_from_adjoint(); }

@@ -105,7 +105,7 @@ def test_singular_factors(sizes: tuple[int, ...], smallest: float, dtype: torch.
     count = len(sizes)
     for singular in itertools.chain([range(count)], [[f] for f in range(count)]):
         chosen = [factors[f] if f in singular else torch.linalg.qr(factors[f])[0] for f in range(count)]
-        inputs = [torch.randn(6, math.prod(sizes), dtype=dtype), *chosen]
+        inputs = [torch.randn(1000, math.prod(sizes), dtype=dtype), *chosen]
         wide = torch.complex128 if dtype.is_complex else torch.float64
         got = gradients_of(lambda x, *fs: kru.kron_matmul(x, fs), inputs)
         expected = gradients_of(lambda x, *fs: x @ dense_matrix(list(fs)).mT, [t.to(wide) for t in inputs])
