@@ -156,6 +156,8 @@ def run(folder, recipe):
         new_terms_are_the_same_everywhere(processes)
         go_on_exactly(folder / "cut", processes)
         a_whole_run(folder / "together", recipe, processes)
+    threads = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    assert not any("gloo" in name for name in threads), f"they would meet an interpreter that ends: {threads}"
 
 
 if __name__ == "__main__":

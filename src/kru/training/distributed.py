@@ -14,6 +14,7 @@ The first process has the clock, reads and writes the run's folder, and hands th
 """
 
 import contextlib
+import importlib
 import os
 import secrets
 import time
@@ -186,6 +187,9 @@ def joined(device: str = "cpu") -> Iterator[Processes]:
     if kind == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
+    # Functions of this module have the group that is there when it is imported as a default, and torch imports it with
+    # the first optimiser: the group's threads would outlive `destroy_process_group` and abort the ending interpreter.
+    importlib.import_module("torch.distributed.nn.functional")
     store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
     # Not the store itself: torchrun keeps it over restarts, with the addresses of processes that are gone.
     fresh = PrefixStore(agree_on_name(store, rank, count), store)
