@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 SCRIPT = """
+import os
 import sys
 from pathlib import Path
 
@@ -41,6 +42,8 @@ for _ in range(2):
     optimizer.step()
 torch.save(model.state_dict(), Path(sys.argv[1]) / f"{rank}.pt")
 torch.distributed.destroy_process_group()
+# `parallel` holds on to the group, whose threads would now and then abort an interpreter that ends as usual.
+os._exit(0)
 """
 
 
