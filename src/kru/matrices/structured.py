@@ -24,9 +24,8 @@ class StructuredMatrix(RecurrentMatrix):
     def pays(self, batch: int) -> bool:
         """Whether the stages take less time than the dense matrix.
 
-        By measurement: they fill vectors with rows, so fewer than eight of them cost as much as eight, and that
-        in proportion to their number; a row of the dense matrix costs N times as much as one of a stage of N
-        units.
+        By measurement: a row costs about N for each stage and N^2 with the dense matrix. But the stages fill
+        vectors with rows, so that fewer than eight of them cost as much as eight.
         """
         return self.size * min(batch, 8) >= 64 * self.stage_count + 448
 
