@@ -18,6 +18,7 @@ from kru.training.files import write_atomically
 # The palette of Okabe and Ito; a model has the same colour in every figure.
 COLOURS = {
     "kru": "#D55E00",
+    "kru-brief": "#D55E00",
     "kru-lstm": "#E69F00",
     "kru-lstm-further": "#E69F00",
     "kru-gru": "#CC79A7",
@@ -35,6 +36,7 @@ COLOURS = {
 }
 LABELS = {
     "kru": "KRU",
+    "kru-brief": "KRU, two epochs",
     "kru-lstm": "KRU-LSTM",
     "kru-lstm-further": "KRU-LSTM, trained further",
     "kru-gru": "KRU-GRU",
@@ -51,6 +53,7 @@ LABELS = {
     "antisymmetric-gated": "AntisymmetricRNN, gated",
 }
 DASHES = {
+    "kru-brief": "--",
     "kru-lstm-further": ":",
     "rnn": "-.",
     "gru": "-.",

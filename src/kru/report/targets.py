@@ -13,7 +13,8 @@ from kru.training.recipes import load_recipe, recipe_names, with_budget
 @dataclass(frozen=True)
 class Quick:
     """A small version of a target: these tasks, this budget for every model, this gap in place of the
-    recipe's. Models whose steps take many times as long as the others' are left out."""
+    recipe's. Models whose steps take many times as long as the others' are left out, and longer or shorter runs of
+    the same model."""
 
     tasks: tuple[str, ...]
     without: tuple[str, ...] = ()
@@ -35,7 +36,9 @@ class Quick:
 QUICK = {
     "copy": Quick(("copy-1000",), ("rc-urnn",), steps=800, every=50, sequences=200, T=300),
     "adding": Quick(("adding-100",), ("rc-urnn",), steps=2000, every=200, sequences=500),
-    "mnist": Quick(("pmnist",), ("rc-urnn", "fc-urnn", "eurnn"), steps=550, every=110, sequences=1000),
+    "mnist": Quick(
+        ("pmnist",), ("rc-urnn", "fc-urnn", "eurnn", "kru-brief"), steps=550, every=110, sequences=1000
+    ),
     "ptb": Quick(("ptb-small",), epochs=2, every=669, sequences=50_000),
     "music": Quick(("jsb",), epochs=60),
     "timit": Quick(("timit",), steps=1600, every=80),
