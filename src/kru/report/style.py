@@ -20,7 +20,6 @@ COLOURS = {
     "kru": "#D55E00",
     "kru-brief": "#D55E00",
     "kru-lstm": "#E69F00",
-    "kru-lstm-further": "#E69F00",
     "kru-gru": "#CC79A7",
     "rnn": "#999999",
     "lstm": "#0072B2",
@@ -38,7 +37,6 @@ LABELS = {
     "kru": "KRU",
     "kru-brief": "KRU, two epochs",
     "kru-lstm": "KRU-LSTM",
-    "kru-lstm-further": "KRU-LSTM, trained further",
     "kru-gru": "KRU-GRU",
     "rnn": "RNN",
     "lstm": "LSTM",
@@ -54,7 +52,6 @@ LABELS = {
 }
 DASHES = {
     "kru-brief": "--",
-    "kru-lstm-further": ":",
     "rnn": "-.",
     "gru": "-.",
     "lstm": "--",
