@@ -10,7 +10,7 @@ from kru.report.tables import mean
 from kru.report.text import markdown
 
 HEADER = ("task", "model", "parameters", "recurrent", "test", "paper", "minutes", "seeds")
-MODELS = ("kru", "kru-lstm", "kru-gru")
+MODELS = ("kru", "kru-further", "kru-lstm", "kru-gru")
 MARK = "<!-- results -->"
 
 

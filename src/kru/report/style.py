@@ -19,6 +19,7 @@ from kru.training.files import write_atomically
 COLOURS = {
     "kru": "#D55E00",
     "kru-brief": "#D55E00",
+    "kru-further": "#D55E00",
     "kru-lstm": "#E69F00",
     "kru-gru": "#CC79A7",
     "rnn": "#999999",
@@ -36,6 +37,7 @@ COLOURS = {
 LABELS = {
     "kru": "KRU",
     "kru-brief": "KRU, two epochs",
+    "kru-further": "KRU, trained further",
     "kru-lstm": "KRU-LSTM",
     "kru-gru": "KRU-GRU",
     "rnn": "RNN",
@@ -52,6 +54,7 @@ LABELS = {
 }
 DASHES = {
     "kru-brief": "--",
+    "kru-further": ":",
     "rnn": "-.",
     "gru": "-.",
     "lstm": "--",
