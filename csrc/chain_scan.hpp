@@ -6,6 +6,7 @@
 
 #include "activation.hpp"
 #include "chain.hpp"
+#include "input.hpp"
 #include "parallel.hpp"
 
 namespace kru {
@@ -40,11 +41,12 @@ template <class T> class ChainPart {
   using V = Vec<T>;
   using Worker = typename Chain<T>::Worker;
 
-  ChainPart(Arena& arena, const kru_chain& call, const Chain<T>& chain, bool backward)
-      : worker(arena, chain, backward), call_(call), chain_(chain), n_(call.size) {
+  ChainPart(Arena& arena, const kru_chain& call, const Chain<T>& chain, const Input<T>& input, bool backward)
+      : worker(arena, chain, backward), input(arena, input, backward, L), call_(call), chain_(chain), n_(call.size) {
     zeros_ = arena.take_zeros<T>(2 * n_);
     sink_ = arena.take<T>(2 * n_);
     h_ = arena.take<Number<T>>(n_);
+    if (backward && call.input_kind != KRU_PART) dz_ = arena.take<T>(L * 2 * n_);
     if (backward && call.dbias != nullptr) dbias = arena.take_zeros<V>(n_);
   }
 
@@ -58,7 +60,7 @@ template <class T> class ChainPart {
         clear(to);
         continue;
       }
-      const Rows part = rows(call_.part, t);
+      const Rows part = input_rows(t);
       const Mask<T> active = active_at(t);
       __builtin_memcpy(static_cast<void*>(worker.input), h_, size_t(n_) * sizeof(Number<T>));
       chain_.apply(worker);
@@ -85,12 +87,13 @@ template <class T> class ChainPart {
     gather(rows(call_.dh), h_);
     for (int64_t step = call_.steps - 1; step >= 0; --step) {
       const int64_t t = call_.reverse ? call_.steps - 1 - step : step;
-      const Rows to = rows(call_.dpart, t);
+      const Rows to = gradient_rows(t);
       if (t >= longest_) {
         clear(to);
+        give(t, to);
         continue;
       }
-      const Rows part = rows(call_.part, t), dstates = rows(call_.dstates, t);
+      const Rows part = input_rows(t), dstates = rows(call_.dstates, t);
       const Mask<T> active = active_at(t);
       gather(rows_before(t), worker.input);
       chain_.apply(worker);
@@ -113,6 +116,7 @@ template <class T> class ChainPart {
         }
         store_block(to, first, count, re, im);
       });
+      give(t, to);
       chain_.adjoint(worker, dz);
       for (int64_t i = 0; i < n_; ++i) h_[i] = call_.lengths == nullptr ? dz[i] : h_[i] + dz[i];
     }
@@ -120,6 +124,7 @@ template <class T> class ChainPart {
   }
 
   Worker worker;
+  InputPart<T> input;
   V* dbias = nullptr;
 
  private:
@@ -153,6 +158,27 @@ template <class T> class ChainPart {
 
   T* row(const void* tensor, int64_t t, int64_t lane) const {
     return static_cast<T*>(const_cast<void*>(tensor)) + (t * call_.batch + first_ + lane) * 2 * n_;
+  }
+
+  Rows input_rows(int64_t t) const {
+    Rows out;
+    for (int64_t lane = 0; lane < L; ++lane)
+      out.at[lane] = lane < count_ ? const_cast<T*>(input.row(t, first_ + lane, lane)) : zeros_;
+    return out;
+  }
+
+  // Where the gradient at a_t is written: where it is wanted, or where the input can take it from.
+  Rows gradient_rows(int64_t t) const {
+    if (dz_ == nullptr) return rows(call_.dpart, t);
+    Rows out;
+    for (int64_t lane = 0; lane < L; ++lane) out.at[lane] = dz_ + lane * 2 * n_;
+    return out;
+  }
+
+  void give(int64_t t, const Rows& gradient) {
+    if (dz_ == nullptr) return;
+    for (int64_t lane = 0; lane < count_; ++lane)
+      t < length(lane) ? input.accumulate(t, first_ + lane, gradient.at[lane]) : input.skip(t, first_ + lane);
   }
 
   // The states before step t: those of the step before it, or the first ones.
@@ -228,25 +254,29 @@ template <class T> class ChainPart {
   const Chain<T>& chain_;
   int64_t n_, first_ = 0, count_ = 0, longest_ = 0;
   T *zeros_, *sink_;
+  T* dz_ = nullptr;  // the gradient at a_t, row by row
   Number<T>* h_;  // forward: the states; backward: the gradient that is carried to the step before
 };
 
 template <class T> void chain_scan(const kru_chain& call, bool backward) {
   Arena arena;
   const Chain<T> chain(arena, call.size, call.stage_count, call.stages);
+  const Input<T> input(arena, call, 2 * call.size, true);
   const int64_t groups = (call.batch + kLanes<T> - 1) / kLanes<T>;
   const int threads = int(larger(1, smaller(call.threads, groups)));
   using Part = ChainPart<T>;
   Part** parts = arena.take<Part*>(threads);
-  for (int t = 0; t < threads; ++t) parts[t] = new (arena.take<Part>(1)) Part(arena, call, chain, backward);
+  for (int t = 0; t < threads; ++t) parts[t] = new (arena.take<Part>(1)) Part(arena, call, chain, input, backward);
   parallel(threads, [&](int t) {
     for (int64_t group = t; group < groups; group += threads)
       backward ? parts[t]->backward(group) : parts[t]->forward(group);
   });
   if (!backward) return;
   typename Chain<T>::Worker** workers = arena.take<typename Chain<T>::Worker*>(threads);
-  for (int t = 0; t < threads; ++t) workers[t] = &parts[t]->worker;
+  InputPart<T>** inputs = arena.take<InputPart<T>*>(threads);
+  for (int t = 0; t < threads; ++t) workers[t] = &parts[t]->worker, inputs[t] = &parts[t]->input;
   chain.finish(workers, threads);
+  InputPart<T>::finish(input, inputs, threads);
   if (call.dbias == nullptr) return;
   for (int64_t i = 0; i < call.size; ++i) {
     double total = 0;

@@ -14,7 +14,7 @@ extern "C" {
 
 /* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/native.py` has the same
  * number and refuses a library with another one. */
-#define KRU_INTERFACE 2
+#define KRU_INTERFACE 3
 
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
 enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
@@ -81,9 +81,13 @@ typedef struct {
 /* h_t = modReLU(W h_{t-1} + a_t) in the complex field, W the product of the stages, the first one applied first. */
 typedef struct {
   int32_t dtype, threads, stage_count, reverse;
-  int64_t steps, batch, size;
+  int32_t input_kind, unused;
+  int64_t steps, batch, size, inputs;
   const kru_stage* stages;
-  const void* part;       /* a_t (T, B, 2N), real plane first, as all states */
+  const void* part;       /* a_t (T, B, 2N), real plane first, as all states, KRU_PART */
+  const void* x;          /* (T, B, D), KRU_DENSE */
+  const int64_t* symbols; /* (T, B), each in [0, D), KRU_SYMBOLS */
+  const void* weight;     /* (2N, D), KRU_DENSE and KRU_SYMBOLS */
   const void* bias;       /* (N) or NULL */
   const void* h0;         /* (B, 2N) or NULL */
   const int64_t* lengths; /* (B) or NULL */
@@ -91,7 +95,7 @@ typedef struct {
   void* h;                /* (B, 2N) the last states; forward only */
   /* Backward only: gradients that come in (NULL: zero) and that go out (NULL: not wanted). */
   const void *dstates, *dh;
-  void *dpart, *dbias, *dh0;
+  void *dpart, *dx, *dweight, *dbias, *dh0;
 } kru_chain;
 
 int kru_kron_forward(const kru_kron* call);

@@ -21,12 +21,12 @@ template <class T, class M> struct ScanThreads {
       workers[t] = arena.take<typename M::Worker*>(scan.gates);
       for (int g = 0; g < scan.gates; ++g)
         workers[t][g] = make_worker(arena, matrices[g], block_rows, backward && scan.wants_factors);
-      inputs[t] = new (arena.take<InputPart<T>>(1)) InputPart<T>(arena, scan, backward);
+      inputs[t] = new (arena.take<InputPart<T>>(1)) InputPart<T>(arena, *scan.input, backward);
     }
   }
 
   void finish(Arena& arena, const ScanCall<T>& scan, const M* matrices) const {
-    InputPart<T>::finish(scan, inputs);
+    InputPart<T>::finish(*scan.input, inputs, scan.threads);
     if (!scan.wants_factors) return;
     typename M::Worker** own = arena.take<typename M::Worker*>(scan.threads);
     for (int g = 0; g < scan.gates; ++g) {

@@ -1,7 +1,9 @@
-// What the cells share: the call with typed pointers, the rows of each thread, and the input part.
+// What the cells share: the call with typed pointers, and the rows of each thread.
 #pragma once
 
-#include "kru.h"
+#include <new>
+
+#include "input.hpp"
 #include "matrix.hpp"
 #include "parallel.hpp"
 
@@ -17,7 +19,7 @@ template <class T> struct ScanCall {
   FactorGradient<T>* gradients;   // the same
   int64_t* order;                 // rows, thread by thread, the longest first within a thread
   int64_t* bounds;                // thread t has order[bounds[t]] ... order[bounds[t + 1] - 1]
-  T* table = nullptr;             // (inputs, G S): the transposed input map, for symbols plus the bias
+  const Input<T>* input;
 
   ScanCall(Arena& arena, const kru_scan& c) : call(c), steps(c.steps), batch(c.batch) {
     planes = c.is_complex ? 2 : 1;
@@ -41,7 +43,8 @@ template <class T> struct ScanCall {
     state = planes * units;
     threads = int(larger(1, smaller(c.threads, batch)));
     share_rows(arena);
-    if (c.input_kind != KRU_PART) transpose_weight(arena);
+    const bool own_bias = c.cell == KRU_ELMAN && c.nonlinearity == KRU_MODRELU;
+    input = new (arena.take<Input<T>>(1)) Input<T>(arena, c, width(), own_bias);
   }
 
   int64_t width() const { return gates * state; }
@@ -89,104 +92,6 @@ template <class T> struct ScanCall {
     }
     bounds[threads] = to;
   }
-
-  void transpose_weight(Arena& arena) {
-    const int64_t inputs = call.inputs;
-    table = arena.take<T>(inputs * width());
-    const T* weight = static_cast<const T*>(call.weight);
-    const bool add = call.input_kind == KRU_SYMBOLS && call.bias != nullptr && call.nonlinearity != KRU_MODRELU;
-    const T* bias = static_cast<const T*>(call.bias);
-    for (int64_t d = 0; d < inputs; ++d)
-      for (int64_t i = 0; i < width(); ++i) table[d * width() + i] = weight[i * inputs + d] + (add ? bias[i] : T(0));
-  }
-};
-
-template <class T> KRU_INLINE void add_scaled(T* to, const T* from, T scale, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] += scale * from[i];
-}
-
-template <class T> KRU_INLINE T dot(const T* a, const T* b, int64_t count) {
-  Vec<T> total{};
-  each_vector<T>(count, [&](int64_t i, int64_t part) KRU_LAMBDA { total += load_part(a + i, part) * load_part(b + i, part); });
-  return T(sum<T>(total));
-}
-
-// a_t of one row, and where its gradient goes. One for each thread.
-template <class T> class InputPart {
- public:
-  InputPart(Arena& arena, const ScanCall<T>& scan, bool gradient) : scan_(scan), width_(scan.width()) {
-    const kru_scan& call = scan.call;
-    if (call.input_kind == KRU_PART) return;
-    if (call.input_kind == KRU_DENSE) row_ = arena.take<T>(width_);
-    if (gradient && (call.dweight != nullptr || (call.dbias != nullptr && call.input_kind == KRU_SYMBOLS)))
-      dtable = arena.take_zeros<T>(call.inputs * width_);
-    if (gradient && call.dbias != nullptr && call.input_kind == KRU_DENSE) dbias = arena.take_zeros<T>(width_);
-  }
-
-  const T* row(int64_t t, int64_t row) const {
-    const kru_scan& call = scan_.call;
-    if (call.input_kind == KRU_PART) return scan_.at(call.part, t, row, width_);
-    if (call.input_kind == KRU_SYMBOLS) return scan_.table + call.symbols[t * scan_.batch + row] * width_;
-    const T* x = scan_.at(call.x, t, row, call.inputs);
-    const T* bias = call.nonlinearity == KRU_MODRELU ? nullptr : static_cast<const T*>(call.bias);
-    for (int64_t i = 0; i < width_; ++i) row_[i] = (bias ? bias[i] : T(0)) + x[0] * scan_.table[i];
-    for (int64_t d = 1; d < call.inputs; ++d) add_scaled(row_, scan_.table + d * width_, x[d], width_);
-    return row_;
-  }
-
-  // dz is the gradient at a_t.
-  void accumulate(int64_t t, int64_t row, const T* dz) {
-    const kru_scan& call = scan_.call;
-    if (call.input_kind == KRU_PART) {
-      if (call.dpart == nullptr) return;
-      T* to = scan_.at(call.dpart, t, row, width_);
-      if (to != dz) __builtin_memcpy(to, dz, size_t(width_) * sizeof(T));
-    } else if (call.input_kind == KRU_SYMBOLS) {
-      if (dtable != nullptr) add_scaled(dtable + call.symbols[t * scan_.batch + row] * width_, dz, T(1), width_);
-    } else {
-      const T* x = scan_.at(call.x, t, row, call.inputs);
-      if (dtable != nullptr)
-        for (int64_t d = 0; d < call.inputs; ++d) add_scaled(dtable + d * width_, dz, x[d], width_);
-      if (dbias != nullptr) add_scaled(dbias, dz, T(1), width_);
-      if (call.dx != nullptr) {
-        T* dx = scan_.at(call.dx, t, row, call.inputs);
-        for (int64_t d = 0; d < call.inputs; ++d) dx[d] = dot(dz, scan_.table + d * width_, width_);
-      }
-    }
-  }
-
-  // The gradients of all threads together, written to where the caller wants them.
-  static void finish(const ScanCall<T>& scan, InputPart* const* parts) {
-    const kru_scan& call = scan.call;
-    if (call.input_kind == KRU_PART) return;
-    const int64_t width = scan.width();
-    T* table = parts[0]->dtable;
-    for (int t = 1; t < scan.threads; ++t) {
-      if (table != nullptr) add_scaled(table, parts[t]->dtable, T(1), call.inputs * width);
-      if (parts[0]->dbias != nullptr) add_scaled(parts[0]->dbias, parts[t]->dbias, T(1), width);
-    }
-    if (call.dweight != nullptr)
-      for (int64_t i = 0; i < width; ++i)
-        for (int64_t d = 0; d < call.inputs; ++d) static_cast<T*>(call.dweight)[i * call.inputs + d] = table[d * width + i];
-    if (call.dbias == nullptr || call.nonlinearity == KRU_MODRELU) return;
-    T* out = static_cast<T*>(call.dbias);
-    for (int64_t i = 0; i < width; ++i) {
-      double total = 0;
-      if (call.input_kind == KRU_DENSE)
-        total = parts[0]->dbias[i];
-      else
-        for (int64_t d = 0; d < call.inputs; ++d) total += table[d * width + i];
-      out[i] = T(total);
-    }
-  }
-
-  T* dtable = nullptr;
-  T* dbias = nullptr;
-
- private:
-  const ScanCall<T>& scan_;
-  int64_t width_;
-  T* row_ = nullptr;
 };
 
 // A block of rows that go through time together. Rows are sorted by length, so those still running come first.

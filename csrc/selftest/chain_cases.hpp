@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kron_cases.hpp"
-#include "scan_reference.hpp"
+#include "scan_cases.hpp"
 
 namespace selftest {
 
@@ -132,7 +132,7 @@ template <class T> DenseStage any_stage(Random& random, int64_t n) {
 }
 
 template <class T> struct ChainRun {
-  Buffer<T> states, h, dpart, dbias, dh0;
+  Buffer<T> states, h, dpart, dx, dweight, dbias, dh0;
   std::vector<Buffer<T>> dnumbers, dc, ds;
   int status = 0;
 
@@ -146,6 +146,8 @@ template <class T> struct ChainRun {
       stages[k].dnumbers = dnumbers[k].get(), stages[k].dc = dc[k].get(), stages[k].ds = ds[k].get();
     call.h = nullptr;
     call.dpart = dpart.get();
+    call.dx = dx.get();
+    call.dweight = dweight.get();
     call.dbias = dbias.get();
     call.dh0 = dh0.get();
     status |= kru_chain_backward(&call);
@@ -164,18 +166,19 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
   problem.state = 2 * n;
   problem.gates = 1;
   const int64_t all = problem.steps * problem.batch * 2 * n, rows = problem.batch * 2 * n;
-  problem.part = random.values<T>(all, 1);
+  draw_input_part<T>(random, problem, 1);
   if (random.chance(0.7)) problem.bias = random.values<T>(n, 0.3);
   if (random.chance(0.7)) problem.h0 = random.values<T>(rows, 1);
   if (random.chance(0.8)) problem.dstates = random.values<T>(all, 1);
   if (random.chance(0.8) || problem.dstates.empty()) problem.dh = random.values<T>(rows, 1);
   if (random.chance(0.4))
     for (int64_t row = 0; row < problem.batch; ++row) problem.lengths.push_back(random.integer(0, problem.steps));
+  poison_padding(problem);
   std::vector<DenseStage> chain;
   for (int64_t k = random.integer(0, 6); k > 0; --k) chain.push_back(any_stage<T>(random, n));
   const int threads = int(random.integer(1, 3));
   report.start("chain " + std::to_string(number) + (sizeof(T) == 4 ? " float, " : " double, ") + std::to_string(n) +
-               " units, " + std::to_string(chain.size()) + " stages, " + std::to_string(problem.steps) + " steps, " +
+               " units, input " + std::to_string(problem.input_kind) + ", " + std::to_string(chain.size()) + " stages, " + std::to_string(problem.steps) + " steps, " +
                std::to_string(problem.batch) + " rows, " + std::to_string(threads) + " threads");
 
   std::vector<Buffer<T>> memory;
@@ -200,14 +203,22 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
   call.steps = problem.steps;
   call.batch = problem.batch;
   call.size = n;
+  call.input_kind = problem.input_kind;
+  call.inputs = problem.inputs;
   call.part = keep(problem.part);
+  call.x = keep(problem.x);
+  call.symbols = problem.symbols.data();
+  call.weight = keep(problem.weight);
   call.bias = keep(problem.bias);
   call.h0 = keep(problem.h0);
   call.lengths = problem.lengths.empty() ? nullptr : problem.lengths.data();
   call.dstates = keep(problem.dstates);
   call.dh = keep(problem.dh);
 
-  const bool gradients = random.chance(0.8), wants_part = random.chance(0.8), wants_bias = random.chance(0.8);
+  const bool gradients = random.chance(0.8), wants_bias = random.chance(0.8);
+  const bool wants_part = problem.input_kind == KRU_PART && random.chance(0.8);
+  const bool wants_x = problem.input_kind == KRU_DENSE && random.chance(0.8);
+  const bool wants_weight = problem.input_kind != KRU_PART && random.chance(0.8);
   const bool wants_h0 = random.chance(0.8);
   ChainRun<T> runs[2];
   std::vector<bool> wants;
@@ -216,6 +227,8 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
     run.states = Buffer<T>(all);
     run.h = Buffer<T>(rows);
     if (wants_part) run.dpart = Buffer<T>(all);
+    if (wants_x) run.dx = Buffer<T>(problem.steps * problem.batch * problem.inputs);
+    if (wants_weight) run.dweight = Buffer<T>(2 * n * problem.inputs);
     if (wants_bias) run.dbias = Buffer<T>(n);
     if (wants_h0) run.dh0 = Buffer<T>(rows);
     for (size_t k = 0; k < chain.size(); ++k) {
@@ -240,7 +253,7 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
       std::vector<Row>& seen = inputs[size_t(k)];
       seen.push_back(problem.before(history, problem.h0, row, k));
       for (const DenseStage& stage : chain) seen.push_back(stage.apply(seen.back()));
-      const Row a = problem.read(problem.part, t, row, 2 * n);
+      const Row a = problem.input_part(t, row);
       last.resize(size_t(n));
       for (size_t i = 0; i < size_t(n); ++i) {
         seen.back()[i] += a[i];
@@ -268,9 +281,15 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
   report.check_memory("h", runs[0].h, runs[1].h);
   if (!gradients) return report.end();
   if (wants_part) report.compare("dpart", dpart, runs[0].dpart, kBackwardLimit);
+  Values dx(size_t(problem.steps * problem.batch * problem.inputs)), dweight(size_t(2 * n * problem.inputs));
+  input_gradients(problem, dpart, dx, dweight);
+  if (wants_x) report.compare("dx", dx, runs[0].dx, kBackwardLimit);
+  if (wants_weight) report.compare("dweight", dweight, runs[0].dweight, kBackwardLimit);
   if (wants_bias) report.compare("dbias", dbias, runs[0].dbias, kBackwardLimit);
   if (wants_h0) report.compare("dh0", dh0, runs[0].dh0, kBackwardLimit);
   report.check_memory("dpart", runs[0].dpart, runs[1].dpart);
+  report.check_memory("dx", runs[0].dx, runs[1].dx);
+  report.check_memory("dweight", runs[0].dweight, runs[1].dweight);
   report.check_memory("dbias", runs[0].dbias, runs[1].dbias);
   report.check_memory("dh0", runs[0].dh0, runs[1].dh0);
   for (size_t k = 0; k < chain.size(); ++k) {

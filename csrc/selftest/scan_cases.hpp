@@ -7,6 +7,31 @@ namespace selftest {
 
 enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kGradients };
 
+// One of the three kinds of input, its values up to `size`.
+template <class T> void draw_input_part(Random& random, ScanProblem& s, double size) {
+  const int64_t rows = s.steps * s.batch;
+  s.input_kind = int(random.integer(KRU_PART, KRU_SYMBOLS));
+  s.inputs = s.input_kind == KRU_PART ? 0 : random.integer(1, 9);
+  if (s.input_kind == KRU_PART) s.part = random.values<T>(rows * s.width(), size);
+  if (s.input_kind == KRU_DENSE) s.x = random.values<T>(rows * s.inputs, size);
+  for (int64_t i = 0; s.input_kind == KRU_SYMBOLS && i < rows; ++i) s.symbols.push_back(random.integer(0, s.inputs - 1));
+  if (s.input_kind != KRU_PART) s.weight = random.values<T>(s.width() * s.inputs, 1);
+}
+
+// Padding is nobody's business: NaN there must not come out anywhere.
+inline void poison_padding(ScanProblem& s) {
+  const auto poison = [](Values& values, int64_t row, int64_t size) {
+    for (int64_t i = row * size; !values.empty() && i < (row + 1) * size; ++i) values[size_t(i)] = kAny;
+  };
+  for (int64_t row = 0; row < s.batch; ++row)
+    for (int64_t t = s.length(row); t < s.steps; ++t) {
+      const int64_t at = t * s.batch + row;
+      poison(s.part, at, s.width());
+      poison(s.x, at, s.inputs);
+      poison(s.dstates, at, s.state);
+    }
+}
+
 // Everything random about a case. Tensors in double hold values of T.
 template <class T> struct ScanCase {
   ScanProblem s{};
@@ -37,8 +62,6 @@ template <class T> struct ScanCase {
     const int64_t most = s.units * s.units * s.gates > 40000 ? 3 : 7;
     s.steps = large ? 2 : many ? 40 : random.integer(0, most);
     s.batch = large ? 2 : many ? 21 : s.units <= 70 && random.chance(0.2) ? 70 : random.integer(0, most);
-    s.input_kind = int(random.integer(0, 2));
-    s.inputs = s.input_kind == KRU_PART ? 0 : random.integer(1, 9);
     draw_matrices(random);
     draw_input(random);
     draw_gradients(random);
@@ -70,11 +93,7 @@ template <class T> struct ScanCase {
       for (int64_t row = 0; row < s.batch; ++row) s.lengths.push_back(random.integer(0, s.steps));
     // Inputs near and at zero reach modReLU's floor.
     const double size = random.pick({1.0, 1.0, 1.0, 1e-7, 0.0});
-    if (s.input_kind == KRU_PART) s.part = random.values<T>(rows() * s.width(), size);
-    if (s.input_kind == KRU_DENSE) s.x = random.values<T>(rows() * s.inputs, size);
-    for (int64_t i = 0; s.input_kind == KRU_SYMBOLS && i < rows(); ++i)
-      s.symbols.push_back(random.integer(0, s.inputs - 1));
-    if (s.input_kind != KRU_PART) s.weight = random.values<T>(s.width() * s.inputs, 1);
+    draw_input_part<T>(random, s, size);
     if (random.chance(0.7)) {
       if (s.own_bias()) s.bias = random.values<T>(s.units, 0.3);
       else if (s.input_kind != KRU_PART) s.bias = random.values<T>(s.width(), 0.5);
@@ -88,14 +107,7 @@ template <class T> struct ScanCase {
     if (random.chance(0.7)) s.dstates = random.values<T>(rows() * s.state, 1);
     if (s.dstates.empty() || random.chance(0.5)) s.dh = random.values<T>(s.batch * s.state, 1);
     if (s.cell == KRU_LSTM && random.chance(0.5)) s.dc = random.values<T>(s.batch * s.state, 1);
-    // Padding is nobody's business: NaN there must not come out anywhere.
-    for (int64_t row = 0; row < s.batch; ++row)
-      for (int64_t t = s.length(row); t < s.steps; ++t) {
-        const int64_t at = t * s.batch + row;
-        poison(s.part, at, s.width());
-        poison(s.x, at, s.inputs);
-        poison(s.dstates, at, s.state);
-      }
+    poison_padding(s);
     const bool dense = s.input_kind == KRU_DENSE, part = s.input_kind == KRU_PART;
     for (bool& want : wants) want = random.chance(0.7);
     wants[kPart] = wants[kPart] && part;
@@ -109,10 +121,6 @@ template <class T> struct ScanCase {
     for (int f = 0; f < shapes.count(); ++f) wants_factor.push_back(any_factors && random.chance(0.8));
     part_is_gates = s.cell != KRU_ELMAN && part && random.chance(0.5);
     gates_are_dpart = s.cell != KRU_ELMAN && wants[kPart] && random.chance(0.5);
-  }
-
-  static void poison(Values& values, int64_t row, int64_t size) {
-    for (int64_t i = row * size; !values.empty() && i < (row + 1) * size; ++i) values[size_t(i)] = kAny;
   }
 
   void describe(int64_t number) {

@@ -162,6 +162,19 @@ inline Values last_states(const ScanProblem& s, const Values& history, const Val
   return out;
 }
 
+// Of x and of the input map, by that of a_t.
+inline void input_gradients(const ScanProblem& s, const Values& part, Values& x, Values& weight) {
+  for (int64_t row = 0; row < s.batch; ++row)
+    for (int64_t t = 0; t < s.length(row); ++t)
+      for (int64_t i = 0; i < s.width(); ++i) {
+        const double g = part[size_t((t * s.batch + row) * s.width() + i)];
+        for (int64_t d = 0; d < s.inputs; ++d) {
+          weight[size_t(i * s.inputs + d)] += g * s.input(t, row, d);
+          if (s.input_kind == KRU_DENSE) x[size_t((t * s.batch + row) * s.inputs + d)] += g * s.weight[size_t(i * s.inputs + d)];
+        }
+      }
+}
+
 struct ScanGradients {
   Values part, x, weight, bias, recurrent_bias, h0, c0;
   std::vector<Row> factors;  // term by term, gate by gate
@@ -244,16 +257,8 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
     for (const Sum& matrix : s.matrices)
       for (int f = 0; f < factor_count; ++f) out.factors.push_back(matrix.gradient(r, f));
   if (s.input_kind == KRU_PART) return out;
-  for (int64_t row = 0; row < s.batch; ++row)
-    for (int64_t t = 0; t < s.length(row); ++t)
-      for (int64_t i = 0; i < s.width(); ++i) {
-        const double g = out.part[size_t((t * s.batch + row) * s.width() + i)];
-        if (!s.own_bias()) out.bias[size_t(i)] += g;
-        for (int64_t d = 0; d < s.inputs; ++d) {
-          out.weight[size_t(i * s.inputs + d)] += g * s.input(t, row, d);
-          out.x[size_t((t * s.batch + row) * s.inputs + d)] += g * s.weight[size_t(i * s.inputs + d)];
-        }
-      }
+  input_gradients(s, out.part, out.x, out.weight);
+  for (size_t i = 0; i < out.part.size() && !s.own_bias(); ++i) out.bias[i % size_t(s.width())] += out.part[i];
   return out;
 }
 

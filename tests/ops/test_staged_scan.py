@@ -12,6 +12,7 @@ import kru
 from kru.matrices import RestrictedUnitaryMatrix, RotationMatrix, StructuredMatrix
 from kru.nn.baseline import Baseline
 from kru.ops import native, scan
+from kru.ops.scan_native import SMALL_INPUT
 from kru.ops.staged_reference import staged_scan_reference
 from kru.ops.staged_scan import staged_scan
 from kru.ops.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
@@ -53,8 +54,8 @@ def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used:
     torch.manual_seed(0)
     matrix = make(dtype=torch.float64)
     part, bias, h0 = arguments(matrix)
-    results = staged_scan(part, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
-    plain = staged_scan_reference(part, matrix.stages(), bias, h0, lengths, reverse=reverse)
+    results = staged_scan(part, None, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
+    plain = staged_scan_reference(part, None, matrix.stages(), bias, h0, lengths, reverse=reverse)
     dense = scan(part, None, matrix.factors(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
     chosen = {"states": [0], "last": [1], "both": [0, 1]}[used]
     weights = [torch.randn_like(result) for result in results]
@@ -69,6 +70,68 @@ def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used:
         torch.testing.assert_close(found, gradients(expected))
 
 
+INPUTS = {
+    "dense": torch.randn(STEPS, BATCH, 3, dtype=torch.float64),
+    "dense, too wide for the kernel": torch.randn(STEPS, BATCH, SMALL_INPUT + 1, dtype=torch.float64),
+    "dense, not contiguous": torch.randn(BATCH, STEPS, 6, dtype=torch.float64).transpose(0, 1)[..., ::2],
+    "symbols": torch.randint(4, (STEPS, BATCH)),
+    "symbols, 32 bits": torch.randint(4, (STEPS, BATCH), dtype=torch.int32),
+}
+
+
+@pytest.mark.parametrize("x", list(INPUTS.values()), ids=list(INPUTS))
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("lengths", [None, torch.tensor([7, 1, 4])])
+def test_inputs_and_their_map(x: Tensor, reverse: bool, lengths: Tensor | None) -> None:
+    """Multiplied inside the kernel or before it; beyond its end, a sequence may have anything."""
+    torch.manual_seed(0)
+    matrix = RestrictedUnitaryMatrix(5, dtype=torch.float64)
+    _, bias, h0 = arguments(matrix)
+    weight = torch.randn(10, x.shape[2] if x.dim() == 3 else 4, dtype=torch.float64, requires_grad=True)
+    wanted = [weight, bias, h0, *matrix.parameters()]
+    if x.is_floating_point():
+        x = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        wanted.append(x)
+    results = []
+    for run in (staged_scan, staged_scan_reference):
+        states, last = run(x, weight, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
+        results.append((states, last, *torch.autograd.grad(states.sin().sum() + last.sum(), wanted)))
+    torch.testing.assert_close(*results)
+    if lengths is None or not x.is_floating_point() or x.shape[2] > SMALL_INPUT:
+        return
+    beyond = (torch.arange(STEPS).unsqueeze(1) >= lengths).unsqueeze(2)
+    x = x.detach().masked_fill(beyond, torch.nan).requires_grad_()
+    states, last = staged_scan(x, weight, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
+    found = torch.autograd.grad(states.sin().sum() + last.sum(), [*wanted[:-1], x])
+    torch.testing.assert_close((states, last, *found), results[0])
+
+
+def test_derivatives_of_the_input_map_numerically() -> None:
+    torch.manual_seed(0)
+    matrix = RotationMatrix(4, dtype=torch.float64)
+    x = torch.randn(2, BATCH, 2, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(8, 2, dtype=torch.float64, requires_grad=True)
+
+    def run(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return staged_scan(x, weight, matrix.stages())
+
+    assert torch.autograd.gradcheck(run, [x, weight], fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, [x, weight], fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["dense", "symbols"])
+def test_operator_is_registered_as_torch_expects(name: str) -> None:
+    if native.library is None:
+        pytest.skip("kru has no native library here")
+    torch.manual_seed(0)
+    x, matrix = INPUTS[name], RestrictedUnitaryMatrix(5, dtype=torch.float64)
+    weight = torch.randn(10, 3 if x.dim() == 3 else 4, dtype=torch.float64, requires_grad=True)
+    _, bias, h0 = arguments(matrix)
+    tensors, program = to_program([replace(s) for s in matrix.stages()])
+    tensors = [t.detach().requires_grad_(t.is_complex()) for t in tensors]
+    torch.library.opcheck(torch.ops.kru.staged_scan, (x, weight, bias, h0, None, tensors, program, False))
+
+
 @every_matrix
 def test_derivatives_numerically(make) -> None:
     torch.manual_seed(0)
@@ -77,7 +140,7 @@ def test_derivatives_numerically(make) -> None:
     tensors = [t.detach().requires_grad_(t.is_complex() or t.is_floating_point()) for t in tensors]
 
     def run(part: Tensor, bias: Tensor, h0: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-        return staged_scan(part, from_program(others, program), bias=bias, h0=h0)
+        return staged_scan(part, None, from_program(others, program), bias=bias, h0=h0)
 
     part, bias, h0 = arguments(matrix)
     inputs = [part[:2].detach().requires_grad_(), bias, h0, *tensors]
@@ -92,7 +155,10 @@ def test_at_and_near_zero() -> None:
     part[0, 0, 1], part[1, 0, 2] = 1e-7, 1e-3
     part.requires_grad_()
     bias = torch.tensor([0.5, 0.0, -0.5, 0.1], dtype=torch.float64, requires_grad=True)
-    results = staged_scan(part, matrix.stages(), bias=bias), scan(part, None, matrix.factors(), bias=bias)
+    results = (
+        staged_scan(part, None, matrix.stages(), bias=bias),
+        scan(part, None, matrix.factors(), bias=bias),
+    )
     torch.testing.assert_close(results[0][0], results[1].states)
     gradients = [torch.autograd.grad(r[0].square().sum(), [part, bias]) for r in results]
     torch.testing.assert_close(*gradients)
@@ -128,7 +194,7 @@ def test_fourier_transforms_of_any_size(size: int, inverse: bool) -> None:
     torch.manual_seed(0)
     h0 = torch.randn(21, size, dtype=torch.complex128)
     part = torch.zeros(1, 21, 2 * size, dtype=torch.float64)
-    _, last = staged_scan(part, [Fourier((), inverse=inverse)], h0=torch.cat([h0.real, h0.imag], -1))
+    _, last = staged_scan(part, None, [Fourier((), inverse=inverse)], h0=torch.cat([h0.real, h0.imag], -1))
     expected = (torch.fft.ifft if inverse else torch.fft.fft)(h0, norm="ortho")
     torch.testing.assert_close(torch.complex(*last.chunk(2, -1)), expected)
 
@@ -146,7 +212,9 @@ def test_sizes_rows_and_threads(size: int, batch: int, dtype: torch.dtype) -> No
     results = []
     for run in (staged_scan, staged_scan_reference):
         with threads(3):
-            states, last = run(part, matrix.stages(), bias=bias, h0=None, lengths=lengths, reverse=False)
+            states, last = run(
+                part, None, matrix.stages(), bias=bias, h0=None, lengths=lengths, reverse=False
+            )
             results.append((states, last, *torch.autograd.grad(states.sin().sum() + last.sum(), wanted)))
     torch.testing.assert_close(*results, rtol=1e-4 if dtype == torch.float32 else 1e-9, atol=2e-5)
 
@@ -163,7 +231,7 @@ def test_only_what_is_wanted_and_any_memory() -> None:
     stages = from_program(conjugated, program)
     results = []
     for run in (staged_scan, staged_scan_reference):
-        states, last = run(part, stages, bias=bias, h0=None, lengths=None, reverse=True)
+        states, last = run(part, None, stages, bias=bias, h0=None, lengths=None, reverse=True)
         results.append((states, last, torch.autograd.grad(last.square().sum(), bias)[0]))
     torch.testing.assert_close(*results)
 
@@ -171,21 +239,32 @@ def test_only_what_is_wanted_and_any_memory() -> None:
 def test_no_steps_no_rows_no_stages() -> None:
     stages = RestrictedUnitaryMatrix(3).stages()
     h0 = torch.randn(2, 6)
-    states, last = staged_scan(torch.empty(0, 2, 6), stages, h0=h0)
+    states, last = staged_scan(torch.empty(0, 2, 6), None, stages, h0=h0)
     assert states.shape == (0, 2, 6)
     torch.testing.assert_close(last, h0)
-    states, last = staged_scan(torch.empty(4, 0, 6, requires_grad=True), stages)
+    states, last = staged_scan(torch.empty(4, 0, 6, requires_grad=True), None, stages)
     (gradient,) = torch.autograd.grad(states.sum(), stages[0].tensors)
     assert states.shape == (4, 0, 6)
     assert not gradient.any()
     part = torch.randn(5, 2, 6)
-    torch.testing.assert_close(staged_scan(part, [])[0], part.cumsum(0))
+    torch.testing.assert_close(staged_scan(part, None, [])[0], part.cumsum(0))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"part": torch.zeros(4, 2, 7)}, r"part: expected float32 or float64 \(steps, batch, 2 \* units\)"),
+        ({"x": torch.zeros(4, 2, 7)}, r"x: expected float32 or float64 \(steps, batch, 2 \* units\)"),
+        ({"weight": torch.zeros(5, 6)}, r"weight: expected float32 or float64 \(2 \* units, inputs\)"),
+        (
+            {"weight": torch.zeros(6, 2)},
+            r"x: expected shape, dtype and device \(4, 2, 2\), .*got \(4, 2, 6\)",
+        ),
+        ({"weight": torch.zeros(6, 6).double()}, r"x: expected .*float64.*, got .*float32"),
+        (
+            {"x": torch.zeros(4, 2, 1).long(), "weight": torch.zeros(6, 6)},
+            r"x: expected symbols \(steps, batch\)",
+        ),
+        ({"x": torch.full((4, 2), 6), "weight": torch.zeros(6, 6)}, "x: expected symbols from 0 to 5, got 6"),
         ({"bias": torch.zeros(4)}, r"bias: expected shape, dtype and device \(3,\)"),
         ({"h0": torch.zeros(2, 6).double()}, r"h0: expected .*float32.*, got .*float64"),
         ({"lengths": torch.tensor([1, 5])}, "lengths: expected values from 0 to the 4 steps"),
@@ -199,8 +278,8 @@ def test_no_steps_no_rows_no_stages() -> None:
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
-    good = {"part": torch.zeros(4, 2, 6), "stages": RestrictedUnitaryMatrix(3).stages()}
-    with pytest.raises((ValueError, TypeError), match=message):
+    good = {"x": torch.zeros(4, 2, 6), "weight": None, "stages": RestrictedUnitaryMatrix(3).stages()}
+    with pytest.raises((ValueError, TypeError, IndexError), match=message):
         staged_scan(**{**good, **change})
 
 

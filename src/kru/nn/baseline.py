@@ -8,7 +8,6 @@ from torch import Tensor
 
 from kru.matrices import RecurrentMatrix, StructuredMatrix
 from kru.nn.elman import Elman
-from kru.ops.scan_reference import input_part
 from kru.ops.staged_scan import runs_native, staged_scan
 
 
@@ -86,7 +85,8 @@ class Baseline(Elman):
             return super()._scan(x, suffix, reverse, start, lengths, dtype)
         bias = getattr(self, f"bias{suffix}")
         states, last = staged_scan(
-            input_part(x, getattr(self, f"weight_ih{suffix}").to(dtype), None),
+            x,
+            getattr(self, f"weight_ih{suffix}").to(dtype),
             matrix.stages(),
             bias=None if bias is None else bias.to(dtype),
             h0=None if start is None else start[0],

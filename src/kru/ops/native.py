@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from kru.ops import buffers
 
-INTERFACE = 2
+INTERFACE = 3
 """KRU_INTERFACE of the header that the structures below mirror."""
 HUGE = 4 << 20
 """Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
@@ -58,10 +58,11 @@ class StageOfChain(Structure):
 
 class ChainCall(Structure):
     _fields_ = (
-        *((name, c_int32) for name in ("dtype", "threads", "stage_count", "reverse")),
-        *((name, c_int64) for name in ("steps", "batch", "size")),
-        *((name, c_void_p) for name in ("stages", "part", "bias", "h0", "lengths", "states", "h")),
-        *((name, c_void_p) for name in ("dstates", "dh", "dpart", "dbias", "dh0")),
+        *((name, c_int32) for name in ("dtype", "threads", "stage_count", "reverse", "input_kind", "unused")),
+        *((name, c_int64) for name in ("steps", "batch", "size", "inputs")),
+        *((name, c_void_p) for name in ("stages", "part", "x", "symbols", "weight", "bias", "h0", "lengths")),
+        *((name, c_void_p) for name in ("states", "h")),
+        *((name, c_void_p) for name in ("dstates", "dh", "dpart", "dx", "dweight", "dbias", "dh0")),
     )
 
 

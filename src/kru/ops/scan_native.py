@@ -30,7 +30,8 @@ class Settings(NamedTuple):
     reverse: bool
 
 
-def _kind(x: Tensor, weight: Tensor | None) -> int:
+def input_kind(x: Tensor, weight: Tensor | None) -> int:
+    """How the input reaches the kernel: PART, a_t computed before, or DENSE or SYMBOLS, multiplied inside."""
     if weight is None:
         return native.PART
     if x.is_floating_point():
@@ -48,7 +49,7 @@ def _reserve_shape(x: Tensor, weight: Tensor | None, settings: Settings, state: 
     steps, batch = x.shape[:2]
     if settings.cell != "elman":
         return steps, batch, GATES[settings.cell] * state
-    outside = weight is not None and _kind(x, weight) == native.PART
+    outside = weight is not None and input_kind(x, weight) == native.PART
     return (steps, batch, state) if outside and _inner_bias(settings) else (0,)
 
 
@@ -75,7 +76,7 @@ class _Call:
             shapes.count,
             native.CELLS[settings.cell],
             native.NONLINEARITIES[settings.nonlinearity] if settings.cell == "elman" else 0,
-            _kind(x, weight),
+            input_kind(x, weight),
             settings.reverse,
             x.shape[0],
             x.shape[1],
@@ -129,7 +130,7 @@ def _forward_op(
     like = factors[0]
     gated = cell != "elman"
     part = None
-    if _kind(x, weight) == native.PART:
+    if input_kind(x, weight) == native.PART:
         # Autocast would make the part's dtype another one than the kernel's.
         with torch.autocast("cpu", enabled=False):
             part = native.dense(input_part(x, weight, None if _inner_bias(settings) else bias))
@@ -220,7 +221,7 @@ def _backward_op(
     )
     check_scan_values(x, weight, lengths)
     _check_backward(dstates, dh, dc, x, weight, factors, states, reserve, cells, settings)
-    kind = _kind(x, weight)
+    kind = input_kind(x, weight)
     inner = _inner_bias(settings)
     part = None
     if kind == native.PART:

@@ -19,7 +19,12 @@ class _Call:
     """A kernel call under construction. Keeps alive whatever its pointers point into."""
 
     def __init__(
-        self, part: Tensor, tensors: Sequence[Tensor], program: Sequence[int], reverse: bool
+        self,
+        x: Tensor,
+        weight: Tensor | None,
+        tensors: Sequence[Tensor],
+        program: Sequence[int],
+        reverse: bool,
     ) -> None:
         stages = from_program(tensors, program)
         array: Any = (native.StageOfChain * len(stages))()
@@ -28,15 +33,23 @@ class _Call:
         """for each of the tensors, where its gradient goes: a structure and the name of a field"""
         for slot, stage in zip(array, stages, strict=True):
             self._fill(slot, stage)
+        kind, name = native.PART, "part"
+        if weight is not None:
+            kind, name = (native.DENSE, "x") if x.is_floating_point() else (native.SYMBOLS, "symbols")
+        shape, like = _states(x, weight)
         self.call = native.ChainCall(
-            native.REAL_DTYPES[part.dtype],
+            native.REAL_DTYPES[like.dtype],
             torch.get_num_threads(),
             len(stages),
             reverse,
-            *part.shape[:2],
-            part.shape[2] // 2,
+            kind,
+            0,
+            *shape[:2],
+            shape[2] // 2,
+            0 if weight is None else weight.shape[1],
             ctypes.addressof(array),
         )
+        self.set(weight=weight, **{name: x if kind != native.SYMBOLS else x.to(torch.int64)})
 
     def set(self, to: Any = None, **tensors: Tensor | None) -> None:
         for name, tensor in tensors.items():
@@ -62,8 +75,39 @@ class _Call:
         self.slots += [(slot, f"d{name}") for name in names]
 
 
+def _states(x: Tensor, weight: Tensor | None) -> tuple[torch.Size, Tensor]:
+    """The shape of all states, and a tensor of their dtype and device."""
+    return (x.shape, x) if weight is None else (torch.Size((*x.shape[:2], weight.shape[0])), weight)
+
+
+def _check_input(x: Tensor, weight: Tensor | None) -> None:
+    if weight is None:
+        if x.dim() != 3 or x.shape[2] % 2 or x.dtype not in native.REAL_DTYPES:
+            raise ValueError(
+                "x: expected float32 or float64 (steps, batch, 2 * units), without a weight, "
+                f"got {x.dtype} {tuple(x.shape)}"
+            )
+        return
+    if (
+        weight.dim() != 2
+        or weight.shape[0] % 2
+        or not weight.shape[1]
+        or weight.dtype not in native.REAL_DTYPES
+    ):
+        raise ValueError(
+            f"weight: expected float32 or float64 (2 * units, inputs), got {weight.dtype} {tuple(weight.shape)}"
+        )
+    if x.is_floating_point():
+        native.check_same("x", x, (*x.shape[:2], weight.shape[1]), weight)
+    elif x.dim() != 2 or x.dtype not in (torch.int32, torch.int64) or x.device != weight.device:
+        raise ValueError(
+            f"x: expected symbols (steps, batch) on {weight.device}, got {x.dtype} {tuple(x.shape)} on {x.device}"
+        )
+
+
 def _check(
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     h0: Tensor | None,
     lengths: Tensor | None,
@@ -71,26 +115,24 @@ def _check(
     program: Sequence[int],
 ) -> None:
     """Shapes, dtypes and devices: the kernel trusts them."""
-    if part.dim() != 3 or part.shape[2] % 2 or part.dtype not in native.REAL_DTYPES:
-        raise ValueError(
-            f"part: expected float32 or float64 (steps, batch, 2 * units), got {part.dtype} {tuple(part.shape)}"
-        )
-    batch, size = part.shape[1], part.shape[2] // 2
+    _check_input(x, weight)
+    (_, batch, width), like = _states(x, weight)
+    size = width // 2
     if bias is not None:
-        native.check_same("bias", bias, (size,), part)
+        native.check_same("bias", bias, (size,), like)
     if h0 is not None:
-        native.check_same("h0", h0, (batch, 2 * size), part)
+        native.check_same("h0", h0, (batch, width), like)
     if lengths is not None and (lengths.shape != (batch,) or lengths.is_floating_point()):
         raise ValueError(f"lengths: expected {batch} integers, got {lengths.dtype} {tuple(lengths.shape)}")
-    number = part.new_empty(0, dtype=part.dtype.to_complex())
+    number = like.new_empty(0, dtype=like.dtype.to_complex())
     for place, stage in enumerate(from_program(tensors, program)):
         name = f"stages[{place}]"
         if isinstance(stage, Permutation):
             native.check_same(name, stage.tensors[0], (size,), number.new_empty(0, dtype=torch.int64))
         elif isinstance(stage, Rotations):
             pairs = len(stage.tensors[0])
-            for tensor, like in zip(stage.tensors, (part, part, number), strict=True):
-                native.check_same(name, tensor, (pairs,), like)
+            for tensor, kind in zip(stage.tensors, (like, like, number), strict=True):
+                native.check_same(name, tensor, (pairs,), kind)
             fits = 0 <= stage.first <= size - 2 * pairs and stage.distance > 0 and pairs % stage.distance == 0
             if not fits:
                 raise ValueError(
@@ -102,9 +144,13 @@ def _check(
 
 
 def _check_values(
-    part: Tensor, lengths: Tensor | None, tensors: Sequence[Tensor], program: Sequence[int]
+    x: Tensor,
+    weight: Tensor | None,
+    lengths: Tensor | None,
+    tensors: Sequence[Tensor],
+    program: Sequence[int],
 ) -> None:
-    check_scan_values(part, None, lengths)
+    check_scan_values(x, weight, lengths)
     for place, stage in enumerate(from_program(tensors, program)):
         if isinstance(stage, Permutation):
             order = stage.tensors[0]
@@ -113,7 +159,8 @@ def _check_values(
 
 
 def _forward_op(
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     h0: Tensor | None,
     lengths: Tensor | None,
@@ -122,18 +169,20 @@ def _forward_op(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """states and h"""
-    _check(part, bias, h0, lengths, tensors, program)
-    _check_values(part, lengths, tensors, program)
-    call = _Call(part, tensors, program, reverse)
-    states, h = native.empty(part.shape, part), native.empty(part.shape[1:], part)
-    call.set(part=part, bias=bias, h0=h0, states=states, h=h)
+    _check(x, weight, bias, h0, lengths, tensors, program)
+    _check_values(x, weight, lengths, tensors, program)
+    call = _Call(x, weight, tensors, program, reverse)
+    shape, like = _states(x, weight)
+    states, h = native.empty(shape, like), native.empty(shape[1:], like)
+    call.set(bias=bias, h0=h0, states=states, h=h)
     call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))
     call.run("forward")
     return states, h
 
 
 def _forward_fake(
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     h0: Tensor | None,
     lengths: Tensor | None,
@@ -141,14 +190,16 @@ def _forward_fake(
     program: list[int],
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check(part, bias, h0, lengths, tensors, program)
-    return part.new_empty(part.shape), part.new_empty(part.shape[1:])
+    _check(x, weight, bias, h0, lengths, tensors, program)
+    shape, like = _states(x, weight)
+    return like.new_empty(shape), like.new_empty(shape[1:])
 
 
 def _backward_op(
     dstates: Tensor | None,
     dh: Tensor | None,
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     h0: Tensor | None,
     lengths: Tensor | None,
@@ -158,23 +209,22 @@ def _backward_op(
     reverse: bool,
     wants: list[bool],
 ) -> list[Tensor]:
-    """Gradients of part, bias, h0 and each of the tensors; those not wanted are empty."""
-    _check(part, bias, h0, lengths, tensors, program)
-    _check_values(part, lengths, tensors, program)
-    for name, tensor, shape in (
-        ("dstates", dstates, part.shape),
-        ("dh", dh, part.shape[1:]),
-        ("states", states, part.shape),
-    ):
+    """Gradients of x, weight, bias, h0 and each of the tensors; those not wanted are empty."""
+    _check(x, weight, bias, h0, lengths, tensors, program)
+    _check_values(x, weight, lengths, tensors, program)
+    shape, like = _states(x, weight)
+    expected = (("dstates", dstates, shape), ("dh", dh, shape[1:]), ("states", states, shape))
+    for name, tensor, size in expected:
         if tensor is not None:
-            native.check_same(name, tensor, shape, part)
-    call = _Call(part, tensors, program, reverse)
-    call.set(part=part, bias=bias, h0=h0, states=states, dstates=dstates, dh=dh)
+            native.check_same(name, tensor, size, like)
+    call = _Call(x, weight, tensors, program, reverse)
+    call.set(bias=bias, h0=h0, states=states, dstates=dstates, dh=dh)
     call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))
     out = _backward_fake(
-        dstates, dh, part, bias, h0, lengths, states, tensors, program, reverse, wants, native.empty
+        dstates, dh, x, weight, bias, h0, lengths, states, tensors, program, reverse, wants, native.empty
     )
-    places = [(call.call, name) for name in ("dpart", "dbias", "dh0")] + call.slots
+    names = ("dpart" if weight is None else "dx", "dweight", "dbias", "dh0")
+    places = [(call.call, name) for name in names] + call.slots
     for (to, name), gradient, want in zip(places, out, wants, strict=True):
         if want:
             call.set(to, **{name: gradient})
@@ -185,7 +235,8 @@ def _backward_op(
 def _backward_fake(
     dstates: Tensor | None,
     dh: Tensor | None,
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     bias: Tensor | None,
     h0: Tensor | None,
     lengths: Tensor | None,
@@ -197,43 +248,43 @@ def _backward_fake(
     empty: Any = lambda shape, like: like.new_empty(shape),
 ) -> list[Tensor]:
     return [
-        empty(t.shape, t) if want and t is not None else part.new_empty(0)
-        for t, want in zip([part, bias, h0, *tensors], wants, strict=True)
+        empty(t.shape, t) if want and t is not None else states.new_empty(0)
+        for t, want in zip([x, weight, bias, h0, *tensors], wants, strict=True)
     ]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    part, bias, h0, lengths, tensors, program, reverse = inputs
+    x, weight, bias, h0, lengths, tensors, program, reverse = inputs
     ctx.set_materialize_grads(False)
     ctx.program, ctx.reverse = program, reverse
-    optional = [bias, h0, lengths]
+    optional = [weight, bias, h0, lengths]
     ctx.present = [t is not None for t in optional]
-    ctx.save_for_backward(part, output[0], *[t for t in optional if t is not None], *tensors)
+    ctx.save_for_backward(x, output[0], *[t for t in optional if t is not None], *tensors)
 
 
 def _backward(
     ctx: Any, dstates: Tensor | None, dh: Tensor | None
 ) -> tuple[Tensor | list[Tensor | None] | None, ...]:
-    part, states, *saved = ctx.saved_tensors
-    bias, h0, lengths = (saved.pop(0) if there else None for there in ctx.present)
+    x, states, *saved = ctx.saved_tensors
+    weight, bias, h0, lengths = (saved.pop(0) if there else None for there in ctx.present)
     needs = ctx.needs_input_grad
-    wants = [*needs[:3], *needs[4]]
+    wants = [*needs[:4], *needs[5]]
     if dstates is None and dh is None:
         out: list[Tensor | None] = [None] * len(wants)
     elif torch.is_grad_enabled():
         # The gradient is itself to be differentiated: take it through the reference, which can be.
         stages = from_program(saved, ctx.program)
-        results = staged_scan_reference(part, stages, bias, h0, lengths, reverse=ctx.reverse)
-        out = differentiable_gradients(results, (dstates, dh), [part, bias, h0, *saved], wants)
+        results = staged_scan_reference(x, weight, stages, bias, h0, lengths, reverse=ctx.reverse)
+        out = differentiable_gradients(results, (dstates, dh), [x, weight, bias, h0, *saved], wants)
     else:
         found = torch.ops.kru.staged_scan_backward(
-            dstates, dh, part, bias, h0, lengths, states, saved, ctx.program, ctx.reverse, wants
+            dstates, dh, x, weight, bias, h0, lengths, states, saved, ctx.program, ctx.reverse, wants
         )
         out = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
-    return *out[:3], None, out[3:], None, None
+    return *out[:4], None, out[4:], None, None
 
 
-_INPUTS = "Tensor part, Tensor? bias, Tensor? h0, Tensor? lengths"
+_INPUTS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? h0, Tensor? lengths"
 register(
     f"staged_scan({_INPUTS}, Tensor[] tensors, int[] program, bool reverse) -> (Tensor, Tensor)",
     _forward_op,

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kru.ops.scan_reference import modrelu
+from kru.ops.scan_reference import input_part, modrelu
 from kru.ops.stages import Stage, apply
 from kru.ops.time_steps import time_order
 
 
 def staged_scan_reference(
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     stages: Sequence[Stage],
     bias: Tensor | None,
     h0: Tensor | None,
@@ -20,6 +21,7 @@ def staged_scan_reference(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """What `kru.ops.staged_scan` computes, one step after the other."""
+    part = input_part(x, weight, None)
     size = part.shape[2] // 2
     if bias is None:
         bias = part.new_zeros(size)

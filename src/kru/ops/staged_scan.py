@@ -7,6 +7,8 @@ from torch import Tensor
 
 from kru.ops import native, staged_native  # noqa: F401 (registers the operator)
 from kru.ops.scan_checks import check_scan_values
+from kru.ops.scan_native import input_kind
+from kru.ops.scan_reference import input_part
 from kru.ops.staged_reference import staged_scan_reference
 from kru.ops.stages import Stage, to_program
 
@@ -18,7 +20,8 @@ def runs_native(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def staged_scan(
-    part: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
     stages: Sequence[Stage],
     *,
     bias: Tensor | None = None,
@@ -26,13 +29,15 @@ def staged_scan(
     lengths: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """h_t = modReLU(W h_{t-1} + a_t) in the complex field, W unitary and a product of stages.
+    """h_t = modReLU(W h_{t-1} + U x_t) in the complex field, W unitary and a product of stages.
 
     What `kru.ops.scan` computes with the dense W as its factor, at a cost that grows with that of the stages
     in place of N^2.
 
     Args:
-        part: a_t (T, B, 2N), real parts then imaginary parts.
+        x: inputs (T, B, D), or integer symbols (T, B) below D. With ``weight=None``: U x_t itself, (T, B, 2N), real
+            parts then imaginary parts.
+        weight: the input map U, (2N, D).
         stages: what W is made of, the first one applied first.
         bias: modReLU's b (N,), None for zeros.
         h0: (B, 2N), None for zeros.
@@ -41,10 +46,15 @@ def staged_scan(
     Returns:
         all states (T, B, 2N) and the last one (B, 2N).
     """
-    if runs_native(part.device, part.dtype):
+    dtype = x.dtype if weight is None else weight.dtype
+    if runs_native(x.device, dtype):
+        if weight is not None and input_kind(x, weight) == native.PART:
+            # Autocast would make the part's dtype another one than the kernel's.
+            with torch.autocast("cpu", enabled=False):
+                x, weight = input_part(x, weight, None), None
         tensors, program = to_program(stages)
-        states, last = torch.ops.kru.staged_scan(part, bias, h0, lengths, tensors, program, reverse)
+        states, last = torch.ops.kru.staged_scan(x, weight, bias, h0, lengths, tensors, program, reverse)
         return states, last
     if not torch.compiler.is_compiling():
-        check_scan_values(part, None, lengths)
-    return staged_scan_reference(part, stages, bias, h0, lengths, reverse=reverse)
+        check_scan_values(x, weight, lengths)
+    return staged_scan_reference(x, weight, stages, bias, h0, lengths, reverse=reverse)
