@@ -53,7 +53,11 @@ def test_a_slice_of_copying(name, tmp_path, capsys):
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("adding")])
 def test_a_slice_of_adding(name, tmp_path, capsys):
-    assert evaluated(name, tmp_path, capsys, "--sequences", "100") == pytest.approx(recorded(name), abs=1e-3)
+    sequences = 100
+    # The mean square of normal errors has this deviation; of a model that has learnt it, less than 1e-4.
+    deviation = recorded(name) * sqrt(2 / sequences)
+    measured = evaluated(name, tmp_path, capsys, "--sequences", str(sequences))
+    assert measured == pytest.approx(recorded(name), abs=max(1e-3, 5 * deviation))
 
 
 def test_a_length_is_refused_where_there_is_none(capsys):
