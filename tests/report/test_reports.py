@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from matplotlib import pyplot
 
 from kru.cli import main
 from kru.commands import reproduce
-from kru.report.figures import figure_names
+from kru.report.figures import draw_panel, figure_names
 from kru.report.paper import paper_tables
 from kru.report.records import read_results
-from kru.report.style import COLOURS, LABELS
+from kru.report.style import COLOURS, LABELS, new_figure
 from kru.report.tables import make_tables
 from kru.report.targets import QUICK, target_names, target_recipes
 from kru.training.checkpoint import Checkpoint, read_tensors, write_tensors
@@ -89,6 +90,26 @@ def test_tables_put_ours_beside_the_papers(results, tmp_path, capsys):
     assert "| LSTM | 36 |" in text
     assert "`kru train jsb-kru --seed 2`" in text
     assert "![music](results/figures/music.png)" in text
+
+
+@pytest.mark.parametrize("lower_is_better", [True, False])
+def test_no_model_is_out_of_the_picture(lower_is_better):
+    """A short run far behind is among the worst tenth of all values; its best one is drawn all the same."""
+    sign = 1 if lower_is_better else -1
+    far, near = (
+        [{"step": n, "seconds": 1.0, "valid": sign * (level + 1 / n)} for n in range(1, 1 + points)]
+        for level, points in ((40, 2), (8, 100))
+    )
+    runs = {
+        "lstm": [made_up("jsb-lstm", curve=far, lower_is_better=lower_is_better)],
+        "kru": [made_up("jsb-kru", curve=near, lower_is_better=lower_is_better)],
+    }
+    figure, (axes,) = new_figure(1)
+    draw_panel(axes, "any", runs, "step")
+    low, high = axes.get_ylim()
+    pyplot.close(figure)
+    assert low < sign * 40.5 < high
+    assert low < sign * 8.01 < high
 
 
 def test_headline_goes_between_the_marks(results, tmp_path, capsys):

@@ -65,11 +65,14 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     ]
     longest = max(ends, default=0.0)
     unit, scale = ("minutes", 60.0) if longest > 120 else ("seconds", 1.0)
-    values = []
+    best = min if any_run["lower_is_better"] else max
+    values, bests = [], []
     for kind, results in runs.items():
         for number, result in enumerate(results):
             points = [point for point in result["curve"] if "valid" in point]
-            values += [point["valid"] for point in points[len(points) // 10 :] if isfinite(point["valid"])]
+            late = [point["valid"] for point in points[len(points) // 10 :] if isfinite(point["valid"])]
+            values += late
+            bests += [best(late)] if late else []
             axes.plot(
                 [point[axis] / (scale if axis == "seconds" else 1) for point in points],
                 [max(point["valid"], FLOOR) if falls_to_zero else point["valid"] for point in points],
@@ -89,7 +92,7 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     if falls_to_zero:
         axes.set_yscale("log")
     elif values:
-        low, high = limits(values, any_run["lower_is_better"])
+        low, high = limits(values, any_run["lower_is_better"], bests)
         axes.set_ylim(low, high)
         place = ", below" if baseline < low else ", above" if baseline > high else ""
     axes.axhline(
@@ -98,10 +101,11 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     axes.legend()
 
 
-def limits(values: list[float], lower_is_better: bool) -> tuple[float, float]:
-    """Limits that leave out the worst tenth: the first steep part would flatten everything else."""
+def limits(values: list[float], lower_is_better: bool, shown: Sequence[float] = ()) -> tuple[float, float]:
+    """Limits that leave out the worst tenth, but none of those `shown`: the first steep part would flatten the rest."""
     values = sorted(values)
     cut = len(values) // 10
     low, high = (values[0], values[-1 - cut]) if lower_is_better else (values[cut], values[-1])
+    low, high = min([low, *shown]), max([high, *shown])
     margin = 0.08 * (high - low) or 0.1
     return low - margin, high + margin
