@@ -5,10 +5,6 @@
 
 #include "kernels.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 namespace {
 
 struct Level {
@@ -57,17 +53,6 @@ int kru_chain_forward(const kru_chain* call) { return level().kernels->chain(cal
 int kru_chain_backward(const kru_chain* call) { return level().kernels->chain(call, true); }
 int32_t kru_interface(void) { return KRU_INTERFACE; }
 const char* kru_simd(void) { return level().name; }
-
-void kru_advise_huge(void* memory, int64_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  const uintptr_t page = 4096;
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
-  const uintptr_t last = (reinterpret_cast<uintptr_t>(memory) + uintptr_t(bytes)) / page * page;
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-#else
-  (void)memory, (void)bytes;
-#endif
-}
 
 double kru_fma_rate(int32_t dtype, double seconds) {
   using clock = std::chrono::steady_clock;

@@ -111,9 +111,6 @@ int32_t kru_interface(void);
 /* The instruction set in use: "avx512", "avx2", "neon" or "baseline". KRU_SIMD in the environment lowers it. */
 const char* kru_simd(void);
 
-/* Ask for huge pages behind a large fresh buffer, before it is touched. */
-void kru_advise_huge(void* memory, int64_t bytes);
-
 /* Floating point operations a second of one core on chains of multiply-adds in registers; for benchmarks. */
 double kru_fma_rate(int32_t dtype, double seconds);
 

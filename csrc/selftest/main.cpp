@@ -17,11 +17,6 @@ void check_helpers(Report& report) {
   for (int dtype : {KRU_FLOAT32, KRU_FLOAT64})
     if (!(kru_fma_rate(dtype, 1e-3) > 0)) report.fail("not a rate");
   report.end();
-  report.start("kru_advise_huge");
-  Buffer<float> memory(Values(3000, 1.0));
-  kru_advise_huge(memory.get(), 3000 * int64_t(sizeof(float)));
-  if (memory.values() != Values(3000, 1.0)) report.fail("changed the memory");
-  report.end();
 }
 
 }  // namespace selftest

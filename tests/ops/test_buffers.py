@@ -22,7 +22,8 @@ def _nothing_kept() -> Iterator[None]:
 
 
 def test_small_tensors_are_left_to_torch() -> None:
-    assert buffers.large((1000, 1000), torch.float32) is None
+    assert buffers.large(((1 << 20) - 1,), torch.float32) is None
+    assert buffers.large((1 << 20,), torch.float32) is not None
 
 
 @pytest.mark.parametrize(
@@ -50,10 +51,29 @@ def test_a_graph_keeps_its_states() -> None:
     assert torch.equal(leaf.grad, torch.full_like(leaf, 18.0))
 
 
-def test_other_sizes_empty_the_store() -> None:
-    buffers.large(SHAPE, torch.float32)
-    assert len(buffers._free) == 1
-    kept = buffers.large((20, 1 << 20), torch.float32)
-    assert buffers._free == []
-    del kept
-    assert len(buffers._free) == 1
+def test_steps_of_the_same_sizes_find_their_memory_again() -> None:
+    shapes = [(9, 1 << 20), (2, 1 << 20), (2, 1 << 20), (20, 1 << 20)]
+    first = [buffers.large(shape, torch.float32) for shape in shapes]
+    addresses = {tensor.data_ptr() for tensor in first}
+    del first
+    second = [buffers.large(shape, torch.float32) for shape in shapes]
+    assert {tensor.data_ptr() for tensor in second} == addresses
+
+
+def test_what_was_used_longest_ago_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "KEPT", 100 << 20)
+    for rows in (9, 15, 2):  # 36, 60 and 8 MiB, each gone at once
+        buffers.large((rows, 1 << 20), torch.float32)
+    assert [len(block) >> 20 for block in buffers._free] == [60, 8]
+    used = buffers.large((21, 1 << 20), torch.float32)  # 84 MiB: no more than 16 are kept beside it
+    assert [len(block) >> 20 for block in buffers._free] == [8]
+    del used
+    assert [len(block) >> 20 for block in buffers._free] == [8, 84]
+
+
+def test_one_buffer_is_kept_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "KEPT", 20 << 20)
+    buffers.large((2, 1 << 20), torch.float32)
+    address = buffers.large(SHAPE, torch.float32).data_ptr()
+    assert [len(block) >> 20 for block in buffers._free] == [36]
+    assert buffers.large(SHAPE, torch.float32).data_ptr() == address

@@ -1,9 +1,9 @@
 """Large buffers that are kept for the next call.
 
-A training step with long sequences needs a fresh buffer of a hundred megabytes for its states. The system clears every
-page of it, which takes as long as a good part of the arithmetic, and frees it again after the step. Here the memory of
-the last such buffers is kept, at most `KEPT` of them, and lent out again as soon as nobody holds a tensor on it.
-`clear` gives it back.
+A training step with long sequences needs fresh buffers of up to hundreds of megabytes for its states. The system clears
+every page of them, which takes as long as a good part of the arithmetic, and frees them again after the step. Here the
+memory of the last such buffers is kept, and lent out again as soon as nobody holds a tensor on it. `clear` gives it
+back.
 """
 
 import ctypes
@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LARGE = 32 << 20
+LARGE = 4 << 20
 """Buffers from this many bytes on are kept; smaller ones are cheap to get from torch."""
-KEPT = 2
+KEPT = 512 << 20
+"""Bytes that are kept at most while nobody uses them, or one buffer if that is larger."""
 
 _free: list[mmap.mmap] = []
 _lock = threading.RLock()  # a finalizer may run while this thread holds the lock
@@ -52,8 +53,7 @@ def _take(size: int) -> mmap.mmap:
             if size <= len(block) <= size + size // 4:
                 _free.remove(block)
                 return block
-        # None fits: sizes have changed, and what is kept would only add to the peak.
-        _free.clear()
+        _drop(KEPT - size)
     block = mmap.mmap(-1, size)
     block.madvise(mmap.MADV_HUGEPAGE)
     return block
@@ -61,5 +61,12 @@ def _take(size: int) -> mmap.mmap:
 
 def _give_back(block: mmap.mmap) -> None:
     with _lock:
+        _drop(KEPT - len(block))
         _free.append(block)
-        del _free[:-KEPT]
+
+
+def _drop(limit: int) -> None:
+    """Give back what was used longest ago, until no more than `limit` bytes are kept."""
+    kept = sum(map(len, _free))
+    while _free and kept > limit:
+        kept -= len(_free.pop(0))

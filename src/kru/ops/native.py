@@ -20,9 +20,6 @@ from kru.ops import buffers
 
 INTERFACE = 3
 """KRU_INTERFACE of the header that the structures below mirror."""
-HUGE = 4 << 20
-"""Fresh buffers from this many bytes on are backed by huge pages: a fault for each 4 KiB would cost as much time as
-the arithmetic."""
 
 
 class KronCall(Structure):
@@ -97,8 +94,6 @@ def _load() -> ctypes.CDLL | None:
                 entry = getattr(library, f"kru_{function}_{direction}")
                 entry.argtypes, entry.restype = [POINTER(call)], ctypes.c_int
         library.kru_simd.restype = c_char_p
-        library.kru_advise_huge.argtypes = [c_void_p, c_int64]
-        library.kru_advise_huge.restype = None
         library.kru_fma_rate.argtypes, library.kru_fma_rate.restype = [c_int32, c_double], c_double
         return library
     warnings.warn(
@@ -172,13 +167,7 @@ def dense(tensor: Tensor) -> Tensor:
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     """A fresh tensor of like's dtype on the CPU."""
     kept = buffers.large(shape, like.dtype)
-    if kept is not None:
-        return kept
-    out = torch.empty(shape, dtype=like.dtype)
-    size = out.numel() * out.element_size()
-    if size >= HUGE and library is not None:
-        library.kru_advise_huge(out.data_ptr(), size)
-    return out
+    return torch.empty(shape, dtype=like.dtype) if kept is None else kept
 
 
 class Shapes:

@@ -15,6 +15,7 @@ from kru.penalty import unitary_penalty
 from kru.spectrum import spectrum
 from kru.tasks import Batches, Task
 from kru.tasks.base import SPLITS
+from kru.training.allocator import keep_freed_memory
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.config import ModelConfig, Recipe
 from kru.training.distributed import Processes
@@ -145,6 +146,7 @@ class Trainer:
         if self.folder is not None:
             self._metrics = Metrics(self.folder / "metrics.jsonl", self.progress.metrics_bytes)
         self.processes.weights_of_first(self.model)
+        keep_freed_memory()
         try:
             return self._run()
         finally:
