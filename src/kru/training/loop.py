@@ -140,6 +140,8 @@ class Trainer:
     def run(self) -> str:
         """Train until the budget is spent or the schedule says stop: "budget" or "early".
 
+        From here on the process keeps the memory that it frees (`keep_freed_memory`).
+
         Raises:
             DivergedError: the last checkpoint and the best weights are those from before.
         """
