@@ -7,7 +7,8 @@ import pytest
 
 from kru.training.allocator import keep_freed_memory
 
-# Faults of pages while two blocks, below and above the sizes that glibc maps on their own, are taken and freed.
+# Faults of pages while two blocks, below and above the sizes that glibc maps on their own, are taken and freed in each
+# of five steps. Blocks may find their place only in the second or third step, when what is between them has its own.
 SCRIPT = """
 import resource, sys, torch
 from kru.training.allocator import keep_freed_memory
@@ -19,9 +20,11 @@ def step():
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
-step()
+for _ in range(5):
+    step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-step()
+for _ in range(5):
+    step()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
@@ -35,4 +38,4 @@ def test_no_pages_are_cleared_again() -> None:
         return int(run.stdout)
 
     assert faults("keep") < 100
-    assert faults("default") > 100
+    assert faults("default") > 5 * 20_000  # the larger block has 25,600 pages
