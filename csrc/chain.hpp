@@ -30,14 +30,15 @@ template <class T> class Chain {
     }
   }
 
-  // What a thread needs: the rows before each stage and after the last one, all of them kept for the gradient, and
-  // sums of the gradient over time, lane by lane.
+  // What a thread needs: the rows before each stage and after the last one, and, for the gradient, all of them kept, the
+  // projections of the reflections, and sums of the gradient over time, lane by lane.
   class Worker {
    public:
     Worker(Arena& arena, const Chain& chain, bool gradient) {
       at_ = arena.take<Number<T>*>(chain.count_ + 1);
+      // The input is never written over: a forward pass has its states there.
       for (int k = 0; k <= chain.count_; ++k)
-        at_[k] = gradient || k < 2 ? arena.take<Number<T>>(chain.size_) : at_[k - 2];
+        at_[k] = gradient || k < 3 ? arena.take<Number<T>>(chain.size_) : at_[k - 2];
       if (chain.fourier_ != nullptr) scratch_ = arena.take<Number<T>>(chain.fourier_->scratch());
       input = at_[0];
       output = at_[chain.count_];
@@ -61,28 +62,42 @@ template <class T> class Chain {
       Number<T>* numbers;  // of d, of v or of p
       Number<T>* turns;    // of c and s
       Vec<T> across;       // of Re((v^H g)^* v^H x)
+      Number<T> along;     // not a sum: v^H x of the last `apply`
     };
     Number<T>** at_;
     Number<T>* scratch_ = nullptr;
     Number<T>* sides_[2];
-    Sums* sums_;
+    Sums* sums_ = nullptr;
   };
 
   // worker.output = W worker.input
   void apply(Worker& worker) const {
-    for (int k = 0; k < count_; ++k) stage<false>(k, worker.at_[k], worker.at_[k + 1], worker.scratch_);
+    for (int k = 0; k < count_; ++k) {
+      const Number<T>* x = worker.at_[k];
+      if (stages_[k].kind == KRU_REFLECTION) {
+        const Number<T> along = projected(k, x);
+        if (worker.sums_ != nullptr) worker.sums_[k].along = along;
+        reflect(k, along, x, worker.at_[k + 1]);
+      } else {
+        stage<false>(k, x, worker.at_[k + 1], worker.scratch_);
+      }
+    }
   }
 
-  // g = W^H g, for the rows of the last `apply`; the gradients of the stages' numbers are added up on the way.
-  void adjoint(Worker& worker, Number<T>* g) const {
-    Number<T>* from = g;
+  // to = W^H g, for the rows of the last `apply`; the gradients of the stages' numbers are added up on the way. `to` is
+  // not g.
+  void adjoint(Worker& worker, const Number<T>* g, Number<T>* to) const {
+    if (count_ == 0) __builtin_memcpy(static_cast<void*>(to), g, size_t(size_) * sizeof(Number<T>));
     for (int k = count_ - 1; k >= 0; --k) {
-      Number<T>* to = k == 0 && from != g ? g : worker.sides_[k % 2];
-      if (wants(stages_[k])) accumulate(worker, k, from);
-      stage<true>(k, from, to, worker.scratch_);
-      from = to;
+      Number<T>* next = k == 0 ? to : worker.sides_[k % 2];
+      if (wants(stages_[k]))
+        stage_with_sums(worker, k, g, next);
+      else if (stages_[k].kind == KRU_REFLECTION)
+        reflect(k, projected(k, g), g, next);
+      else
+        stage<true>(k, g, next, worker.scratch_);
+      g = next;
     }
-    if (from != g) __builtin_memcpy(static_cast<void*>(g), from, size_t(size_) * sizeof(Number<T>));
   }
 
   // The gradients, from the sums of all threads.
@@ -119,7 +134,7 @@ template <class T> class Chain {
     return stage.dnumbers != nullptr || stage.dc != nullptr || stage.ds != nullptr;
   }
 
-  // y = stage k, or its conjugate transpose, times x.
+  // y = stage k, or its conjugate transpose, times x; reflections have a function of their own.
   template <bool Adjoint> void stage(int k, const Number<T>* x, Number<T>* y, Number<T>* scratch) const {
     const kru_stage& stage = stages_[k];
     const T* numbers = static_cast<const T*>(stage.numbers);
@@ -127,20 +142,12 @@ template <class T> class Chain {
       case KRU_DIAGONAL:
         for (int64_t i = 0; i < size_; ++i) y[i] = product<Adjoint>(x[i], numbers[2 * i], numbers[2 * i + 1]);
         break;
-      case KRU_REFLECTION: {
-        const T scale = T(scales_[k]);
-        Number<T> along = projected(numbers, x);
-        along = {scale * along.re, scale * along.im};
-        for (int64_t i = 0; i < size_; ++i) y[i] = x[i] - product<false>(along, numbers[2 * i], numbers[2 * i + 1]);
-        break;
-      }
       case KRU_FOURIER: fourier_->apply(x, y, scratch, (stage.inverse != 0) != Adjoint); break;
       case KRU_PERMUTATION:
         for (int64_t i = 0; i < size_; ++i) y[Adjoint ? stage.order[i] : i] = x[Adjoint ? i : stage.order[i]];
         break;
       default:
-        for (int64_t i = 0; i < size_; ++i)
-          if (i < stage.first || i >= stage.first + 2 * stage.pairs) y[i] = x[i];
+        keep_others(stage, x, y);
         each_pair(stage, [&](int64_t i, int64_t one, int64_t other) KRU_LAMBDA {
           const T c = static_cast<const T*>(stage.c)[i], s = static_cast<const T*>(stage.s)[i];
           Number<T> a = x[one], b = x[other];
@@ -157,23 +164,28 @@ template <class T> class Chain {
     }
   }
 
-  // The sums of stage k by its input x, which is kept, and the gradient g at its output:
+  // y = the conjugate transpose of stage k times g, and the stage's sums by its input x, in one pass over the numbers:
+  // they are in the second cache, and it is there that the time goes.
   //   d: x^* g      v: s^* g + r^* x with s = v^H x, r = v^H g, and Re(r^* s), see `finish`
   //   p: (c a - s b)^* g_a      c: Re((p a)^* g_a + b^* g_b)      s: Re(a^* g_b - (p b)^* g_a)
-  void accumulate(Worker& worker, int k, const Number<T>* g) const {
+  void stage_with_sums(Worker& worker, int k, const Number<T>* g, Number<T>* y) const {
     const kru_stage& stage = stages_[k];
     const T* numbers = static_cast<const T*>(stage.numbers);
     const Number<T>* x = worker.at_[k];
     typename Worker::Sums& sums = worker.sums_[k];
     if (stage.kind == KRU_DIAGONAL) {
-      for (int64_t i = 0; i < size_; ++i)
+      for (int64_t i = 0; i < size_; ++i) {
         sums.numbers[i] = sums.numbers[i] + product<true>(g[i], x[i].re, x[i].im);
+        y[i] = product<true>(g[i], numbers[2 * i], numbers[2 * i + 1]);
+      }
     } else if (stage.kind == KRU_REFLECTION) {
-      const Number<T> s = projected(numbers, x), r = projected(numbers, g);
+      const Number<T> s = sums.along, r = projected(k, g);
       sums.across += r.re * s.re + r.im * s.im;
-      for (int64_t i = 0; i < size_; ++i)
+      reflect(k, r, g, y, [&](int64_t i) KRU_LAMBDA {
         sums.numbers[i] = sums.numbers[i] + (product<true>(g[i], s.re, s.im) + product<true>(x[i], r.re, r.im));
+      });
     } else {
+      keep_others(stage, g, y);
       each_pair(stage, [&](int64_t i, int64_t one, int64_t other) KRU_LAMBDA {
         const T c = static_cast<const T*>(stage.c)[i], s = static_cast<const T*>(stage.s)[i];
         const Number<T> a = x[one], b = x[other], g_b = g[other];
@@ -182,8 +194,16 @@ template <class T> class Chain {
         sums.numbers[i] = sums.numbers[i] + product<true>(g[one], mixed.re, mixed.im);
         sums.turns[i].re += a.re * back.re + a.im * back.im + b.re * g_b.re + b.im * g_b.im;
         sums.turns[i].im += a.re * g_b.re + a.im * g_b.im - b.re * back.re - b.im * back.im;
+        y[one] = {c * back.re + s * g_b.re, c * back.im + s * g_b.im};
+        y[other] = {c * g_b.re - s * back.re, c * g_b.im - s * back.im};
       });
     }
+  }
+
+  // The units that are in no pair of a stage of rotations.
+  void keep_others(const kru_stage& stage, const Number<T>* x, Number<T>* y) const {
+    for (int64_t i = 0; i < stage.first; ++i) y[i] = x[i];
+    for (int64_t i = stage.first + 2 * stage.pairs; i < size_; ++i) y[i] = x[i];
   }
 
   // body(i, first unit, second unit) for each pair of a stage of rotations.
@@ -196,7 +216,8 @@ template <class T> class Chain {
   }
 
   // v^H x, in four sums: one would wait for each addition to end.
-  Number<T> projected(const T* v, const Number<T>* x) const {
+  Number<T> projected(int k, const Number<T>* x) const {
+    const T* v = static_cast<const T*>(stages_[k].numbers);
     Number<T> parts[4] = {};
     int64_t i = 0;
     for (; i + 4 <= size_; i += 4)
@@ -206,6 +227,19 @@ template <class T> class Chain {
     for (; i < size_; ++i) parts[0] = parts[0] + product<true>(x[i], v[2 * i], v[2 * i + 1]);
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
+
+  // y = x - 2 v (v^H x) / |v|^2, where along = v^H x; also(i) on the way. The matrix is its own conjugate transpose.
+  template <class Also>
+  KRU_INLINE void reflect(int k, Number<T> along, const Number<T>* x, Number<T>* y, const Also& also) const {
+    const T* v = static_cast<const T*>(stages_[k].numbers);
+    const T scale = T(scales_[k]);
+    along = {scale * along.re, scale * along.im};
+    for (int64_t i = 0; i < size_; ++i) {
+      also(i);
+      y[i] = x[i] - product<false>(along, v[2 * i], v[2 * i + 1]);
+    }
+  }
+  void reflect(int k, Number<T> along, const Number<T>* x, Number<T>* y) const { reflect(k, along, x, y, [](int64_t) {}); }
 
   int64_t size_;
   int count_;

@@ -45,7 +45,8 @@ template <class T> class ChainPart {
       : worker(arena, chain, backward), input(arena, input, backward, L), call_(call), chain_(chain), n_(call.size) {
     zeros_ = arena.take_zeros<T>(2 * n_);
     sink_ = arena.take<T>(2 * n_);
-    h_ = arena.take<Number<T>>(n_);
+    h_ = backward ? arena.take<Number<T>>(n_) : worker.input;
+    if (backward && call.lengths != nullptr) back_ = arena.take<Number<T>>(n_);
     if (backward && call.input_kind != KRU_PART) dz_ = arena.take<T>(L * 2 * n_);
     if (backward && call.dbias != nullptr) dbias = arena.take_zeros<V>(n_);
   }
@@ -62,7 +63,6 @@ template <class T> class ChainPart {
       }
       const Rows part = input_rows(t);
       const Mask<T> active = active_at(t);
-      __builtin_memcpy(static_cast<void*>(worker.input), h_, size_t(n_) * sizeof(Number<T>));
       chain_.apply(worker);
       each_block([&](int64_t first, int64_t count) KRU_LAMBDA {
         V re[L], im[L];
@@ -117,8 +117,9 @@ template <class T> class ChainPart {
         store_block(to, first, count, re, im);
       });
       give(t, to);
-      chain_.adjoint(worker, dz);
-      for (int64_t i = 0; i < n_; ++i) h_[i] = call_.lengths == nullptr ? dz[i] : h_[i] + dz[i];
+      chain_.adjoint(worker, dz, back_ == nullptr ? h_ : back_);
+      if (back_ != nullptr)
+        for (int64_t i = 0; i < n_; ++i) h_[i] = h_[i] + back_[i];
     }
     scatter(h_, rows(call_.dh0));
   }
@@ -256,6 +257,7 @@ template <class T> class ChainPart {
   T *zeros_, *sink_;
   T* dz_ = nullptr;  // the gradient at a_t, row by row
   Number<T>* h_;  // forward: the states; backward: the gradient that is carried to the step before
+  Number<T>* back_ = nullptr;  // with lengths: the part of it that goes through W
 };
 
 template <class T> void chain_scan(const kru_chain& call, bool backward) {

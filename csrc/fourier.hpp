@@ -17,22 +17,25 @@ template <class T> struct Number {
 // y_j = N^-1/2 sum_k x_k exp(-2 pi i j k / N), for any N.
 //
 // Stockham's algorithm: a pass for each factor r of N takes transforms of r numbers, m r s = N of them apart by m s,
-// turns the results by roots of unity and stores them apart by s, where the next pass expects them. Factors are 4, at
-// most one 2, and odd primes; a prime r costs r^2 / 4 complex products, all else is cheap.
+// turns the results by roots of unity and stores them apart by s, where the next pass expects them. Factors are 8, at
+// most two 4s or one 2, so that passes are few, and odd primes; a prime r costs r^2 / 4 complex products, all else is
+// cheap.
 template <class T> class Fourier {
  public:
   Fourier(Arena& arena, int64_t size) : size_(size) {
     int64_t rest = size, stride = 1;
     passes_ = arena.take<Pass>(64);
-    for (int64_t radix = 4; rest > 1;) {
-      if (rest % radix == 0) {
-        rest /= radix;
-        passes_[count_++] = pass(arena, radix, rest, stride, stride == 1 ? 1 / sqrt(double(size)) : 1);
-        stride *= radix;
-        largest_ = larger(largest_, radix);
-      } else {
-        radix = radix == 4 ? 2 : radix == 2 ? 3 : radix * radix > rest ? rest : radix + 2;
+    for (int64_t odd = 3; rest > 1;) {
+      const int twos = __builtin_ctzll(uint64_t(rest));
+      if (twos == 0 && rest % odd != 0) {
+        odd = odd * odd > rest ? rest : odd + 2;
+        continue;
       }
+      const int64_t radix = twos == 0 ? odd : twos == 1 ? 2 : twos == 2 || twos == 4 ? 4 : 8;
+      rest /= radix;
+      passes_[count_++] = pass(arena, radix, rest, stride, stride == 1 ? 1 / sqrt(double(size)) : 1);
+      stride *= radix;
+      largest_ = larger(largest_, radix);
     }
   }
 
@@ -96,7 +99,9 @@ template <class T> class Fourier {
     // Without a scale, the roots of p = 0 are all 1: in the last pass there are no others.
     const bool plain = pass.scale == 1;
     for (int64_t p = 0; p < pass.rest; ++p) {
-      if (pass.radix == 4)
+      if (pass.radix == 8)
+        p == 0 && plain ? eight<false>(pass, p, x, y) : eight<true>(pass, p, x, y);
+      else if (pass.radix == 4)
         p == 0 && plain ? four<false>(pass, p, x, y) : four<true>(pass, p, x, y);
       else if (pass.radix == 2)
         two(pass, p, x, y);
@@ -105,21 +110,53 @@ template <class T> class Fourier {
     }
   }
 
+  struct Four {
+    Number<T> y[4];
+  };
+  static KRU_INLINE Four transformed(Number<T> a, Number<T> b, Number<T> c, Number<T> d) {
+    const Number<T> even{a.re + c.re, a.im + c.im}, odd{a.re - c.re, a.im - c.im};
+    const Number<T> others{b.re + d.re, b.im + d.im}, across{b.im - d.im, d.re - b.re};  // -i (b - d)
+    return {{{even.re + others.re, even.im + others.im}, {odd.re + across.re, odd.im + across.im},
+             {even.re - others.re, even.im - others.im}, {odd.re - across.re, odd.im - across.im}}};
+  }
+
+  // Result j of a pass, for the numbers (p, q) of it.
+  template <bool Turn>
+  static KRU_INLINE void put(const Pass& pass, int64_t p, int64_t j, Number<T> value, To y, int64_t to) {
+    if (Turn && j == 0) value = {pass.scale * value.re, pass.scale * value.im};
+    if (Turn && j != 0) value = turned(value, pass.roots + 2 * (p * (pass.radix - 1) + j - 1));
+    y.set(to + j * pass.stride, value);
+  }
+
+  // Two transforms of four: y_j and y_{j+4} are e_j +- w^j o_j with w = exp(-i pi / 4).
+  template <bool Turn> static void eight(const Pass& pass, int64_t p, From x, To y) {
+    const int64_t s = pass.stride, apart = pass.rest * s;
+    const T half = T(0.707106781186547524400844);
+    for (int64_t q = 0; q < s; ++q) {
+      const int64_t at = q + s * p, to = q + 8 * s * p;
+      const Four e = transformed(x.get(at), x.get(at + 2 * apart), x.get(at + 4 * apart), x.get(at + 6 * apart));
+      const Four o = transformed(x.get(at + apart), x.get(at + 3 * apart), x.get(at + 5 * apart), x.get(at + 7 * apart));
+      const Number<T> turns[4] = {
+          o.y[0],
+          {half * (o.y[1].re + o.y[1].im), half * (o.y[1].im - o.y[1].re)},
+          {o.y[2].im, -o.y[2].re},
+          {half * (o.y[3].im - o.y[3].re), -half * (o.y[3].re + o.y[3].im)},
+      };
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < 4; ++j) {
+        put<Turn>(pass, p, j, {e.y[j].re + turns[j].re, e.y[j].im + turns[j].im}, y, to);
+        put<Turn>(pass, p, j + 4, {e.y[j].re - turns[j].re, e.y[j].im - turns[j].im}, y, to);
+      }
+    }
+  }
+
   template <bool Turn> static void four(const Pass& pass, int64_t p, From x, To y) {
     const int64_t s = pass.stride, apart = pass.rest * s;
-    const T* roots = pass.roots + 6 * p;
     for (int64_t q = 0; q < s; ++q) {
       const int64_t at = q + s * p, to = q + 4 * s * p;
-      const Number<T> a = x.get(at), b = x.get(at + apart), c = x.get(at + 2 * apart), d = x.get(at + 3 * apart);
-      const Number<T> even{a.re + c.re, a.im + c.im}, odd{a.re - c.re, a.im - c.im};
-      const Number<T> others{b.re + d.re, b.im + d.im}, across{b.im - d.im, d.re - b.re};  // -i (b - d)
-      Number<T> y0{even.re + others.re, even.im + others.im}, y1{odd.re + across.re, odd.im + across.im};
-      Number<T> y2{even.re - others.re, even.im - others.im}, y3{odd.re - across.re, odd.im - across.im};
-      if (Turn) {
-        y0.re *= pass.scale, y0.im *= pass.scale;
-        y1 = turned(y1, roots), y2 = turned(y2, roots + 2), y3 = turned(y3, roots + 4);
-      }
-      y.set(to, y0), y.set(to + s, y1), y.set(to + 2 * s, y2), y.set(to + 3 * s, y3);
+      const Four f = transformed(x.get(at), x.get(at + apart), x.get(at + 2 * apart), x.get(at + 3 * apart));
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < 4; ++j) put<Turn>(pass, p, j, f.y[j], y, to);
     }
   }
 

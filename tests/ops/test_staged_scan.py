@@ -188,8 +188,8 @@ def test_layers_compute_the_same_both_ways(
     torch.testing.assert_close(*outputs)
 
 
-SIZES = [1, 2, 3, 4, 8, 9, 12, 14, 25, 30, 47, 94]
-"""Products of 4, 2 and odd primes, in all orders of the passes of a Fourier transform."""
+SIZES = [1, 2, 3, 4, 8, 9, 12, 14, 16, 24, 25, 30, 32, 47, 64, 94, 128]
+"""Products of 8, 4, 2 and odd primes, in all orders of the passes of a Fourier transform."""
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -205,7 +205,7 @@ def test_fourier_transforms_of_any_size(size: int, inverse: bool) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("batch", [1, 8, 21])
+@pytest.mark.parametrize("batch", [1, 8, 21, 25])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sizes_rows_and_threads(size: int, batch: int, dtype: torch.dtype) -> None:
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import kru
+from kru.ops import native
 from kru.parameters import parameter_count
 from kru.tasks.base import SPLITS
 from kru.training.checkpoint import read_tensors, write_tensors
@@ -175,6 +176,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "simd": native.simd(),
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
