@@ -258,6 +258,15 @@ def test_targets_cover_the_paper():
         )
 
 
+@pytest.mark.parametrize("target", target_names())
+def test_weights_to_begin_with_are_there_when_they_are_needed(target: str) -> None:
+    before: set[str] = set()
+    for recipe in target_recipes(target, quick=False):
+        start = recipe.start.removeprefix("{results}/weights/").removesuffix("-seed{seed}")
+        assert start in {"", *before}, recipe.name
+        before.add(recipe.name)
+
+
 def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
