@@ -112,6 +112,15 @@ def test_no_model_is_out_of_the_picture(lower_is_better):
     assert low < sign * 8.01 < high
 
 
+def test_the_legend_hides_no_curve():
+    figure, (axes,) = new_figure(1)
+    draw_panel(axes, "any", {"kru": [made_up("jsb-kru")], "rnn": [made_up("jsb-rnn")]}, "step")
+    figure.canvas.draw()
+    legend, panel = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    pyplot.close(figure)
+    assert not legend.overlaps(panel)
+
+
 def test_headline_goes_between_the_marks(results, tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("before\n<!-- results -->\nold\n<!-- results -->\nafter\n")

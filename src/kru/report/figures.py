@@ -47,7 +47,7 @@ def draw_figures(results: Sequence[Result], folder: Path, names: Sequence[str] =
                 panels.append((table.title, runs))
         if not panels:
             continue
-        figure, axes = new_figure(len(panels))
+        figure, axes = new_figure(len(panels), size=(6.4, 5.0))
         for plot, (title, runs) in zip(axes, panels, strict=True):
             draw_panel(plot, title, runs, "step" if axis == "step" else "seconds")
         written += save_figure(figure, folder / name)
@@ -98,7 +98,8 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
     axes.axhline(
         baseline, color="0.4", linestyle=":", linewidth=1.5, label=f"no memory ({baseline:.3g}{place})"
     )
-    axes.legend()
+    # Below the panel: within it, wherever that is, it hides the curves of some seeds.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize=11, frameon=False)
 
 
 def limits(values: list[float], lower_is_better: bool, shown: Sequence[float] = ()) -> tuple[float, float]:
