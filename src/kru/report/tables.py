@@ -126,8 +126,9 @@ def report(tables: Sequence[Table], figures: Sequence[Path] = (), sections: Sequ
     parts = [
         "# Results",
         "Written by `kru results` from the recorded runs. Parameters, valid, test, steps and minutes are "
-        "ours, means over seeds with the standard deviation; the other columns quote the paper. The test "
-        "figure is that of the model with the best validation measure, taken once.",
+        "ours, means over seeds with the standard deviation; the other columns quote the paper. A complex "
+        "parameter counts as two. The test figure is that of the model with the best validation measure, "
+        "taken once.",
         *(table.markdown() for table in tables),
         *sections,
     ]
