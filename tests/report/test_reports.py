@@ -121,6 +121,23 @@ def test_the_legend_hides_no_curve():
     assert not legend.overlaps(panel)
 
 
+def test_legends_side_by_side_do_not_overlap():
+    kinds = ["kru", "kru-brief", "lstm", "rc-urnn", "fc-urnn", "fc-urnn-116", "ornn"]
+    curve = [{"step": n, "seconds": 1.0, "valid": 90.0 + n} for n in range(1, 5)]
+    settings = {"curve": curve, "lower_is_better": False, "measure": "accuracy", "baseline": 11.3}
+    runs = {kind: [made_up(f"mnist-{kind}", **settings)] for kind in kinds}
+    figure, panels = new_figure(2, size=(6.4, 5.0))
+    for axes in panels:
+        draw_panel(axes, "any", runs, "step")
+    figure.canvas.draw()
+    left, right = (axes.get_legend().get_window_extent() for axes in panels)
+    whole = figure.get_window_extent()
+    pyplot.close(figure)
+    assert left.x1 < right.x0
+    assert left.x0 >= whole.x0
+    assert right.x1 <= whole.x1
+
+
 def test_headline_goes_between_the_marks(results, tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("before\n<!-- results -->\nold\n<!-- results -->\nafter\n")
