@@ -13,7 +13,7 @@ from matplotlib import pyplot
 
 from kru.cli import main
 from kru.commands import reproduce
-from kru.report.figures import draw_panel, figure_names
+from kru.report.figures import PANEL, draw_panel, figure_names
 from kru.report.paper import paper_tables
 from kru.report.records import read_results
 from kru.report.style import COLOURS, LABELS, new_figure
@@ -88,7 +88,8 @@ def test_tables_put_ours_beside_the_papers(results, tmp_path, capsys):
     assert any(line.startswith("KRU-GRU") for line in shown.splitlines())
     text = page.read_text()
     assert "| LSTM | 36 |" in text
-    assert "`kru train jsb-kru --seed 2`" in text
+    row = next(line for line in text.splitlines() if "`kru train jsb-kru --seed 2`" in line)
+    assert "| 8.700 |" in row
     assert "![music](results/figures/music.png)" in text
 
 
@@ -126,7 +127,7 @@ def test_legends_side_by_side_do_not_overlap():
     curve = [{"step": n, "seconds": 1.0, "valid": 90.0 + n} for n in range(1, 5)]
     settings = {"curve": curve, "lower_is_better": False, "measure": "accuracy", "baseline": 11.3}
     runs = {kind: [made_up(f"mnist-{kind}", **settings)] for kind in kinds}
-    figure, panels = new_figure(2, size=(6.4, 5.0))
+    figure, panels = new_figure(2, size=PANEL)
     for axes in panels:
         draw_panel(axes, "any", runs, "step")
     figure.canvas.draw()

@@ -16,6 +16,9 @@ WALL_CLOCK = "wall-clock"
 FLOOR = 1e-6
 """Measures that fall towards zero are drawn on a logarithmic axis, down to here."""
 
+PANEL = (6.4, 5.0)
+"""Inches of a panel with the legend below it."""
+
 Axis = Literal["step", "seconds"]
 
 
@@ -47,7 +50,7 @@ def draw_figures(results: Sequence[Result], folder: Path, names: Sequence[str] =
                 panels.append((table.title, runs))
         if not panels:
             continue
-        figure, axes = new_figure(len(panels), size=(6.4, 5.0))
+        figure, axes = new_figure(len(panels), size=PANEL)
         for plot, (title, runs) in zip(axes, panels, strict=True):
             draw_panel(plot, title, runs, "step" if axis == "step" else "seconds")
         written += save_figure(figure, folder / name)
