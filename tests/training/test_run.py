@@ -15,7 +15,7 @@ from kru.cli import main
 from kru.training import files
 from kru.training.checkpoint import Checkpoint
 from kru.training.metrics import read_metrics
-from kru.training.result import commit, read_result
+from kru.training.result import commit, read_result, write_result
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 LONG = ("--steps", "240", "--quiet", "--checkpoint-seconds", "0")
@@ -67,7 +67,8 @@ def test_a_signal_stops_with_a_checkpoint(number, code, tiny, tmp_path, capsys):
     assert "stopped with a checkpoint" in last
     assert last.endswith("the same command goes on")
     assert "Traceback" not in errors
-    assert main(["train", tiny, "--steps", "10", "--out", str(out), "--resume"]) == 0
+    more = str(Checkpoint.load(out / "checkpoint.safetensors").progress.step + 10)
+    assert main(["train", tiny, "--steps", more, "--out", str(out), "--resume"]) == 0
     assert "going on from step" in capsys.readouterr().err
 
 
@@ -144,6 +145,131 @@ def test_a_finished_run_is_not_run_again_but_can_be_prolonged(tiny, tmp_path, ca
     assert capsys.readouterr().out == first
     assert main(["train", tiny, "--quiet", "--out", out, "--steps", "80"]) == 0
     assert "of 80)" in capsys.readouterr().out
+
+
+def _contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def _expect_consistent(folder):
+    """Whatever is in the folder of a run is of its last checkpoint; returns how many steps that has."""
+    checkpoint = Checkpoint.load(folder / "checkpoint.safetensors")
+    weights, result = folder / "weights.safetensors", folder / "result.json"
+    if weights.exists():
+        got = load_file(weights)
+        assert all(torch.equal(tensor, got[name]) for name, tensor in checkpoint.best_weights.items())
+    if result.exists():
+        assert weights.exists()
+        assert read_result(result)["steps"] == checkpoint.progress.step
+        assert checkpoint.progress.stopped
+    return checkpoint.progress.step
+
+
+def test_a_prolonged_run_killed_before_any_of_its_writes_ends_with_its_own_result(tiny, tmp_path, capsys):
+    """Not with that of the shorter run before it."""
+    whole = tmp_path / "whole"
+    assert main(["train", tiny, "--quiet", "--out", str(whole)]) == 0
+    script = Path(__file__).with_name("kill_before_writes.py")
+    longer = ["train", tiny, "--quiet", "--steps", "100", "--out"]
+    done = subprocess.run(
+        [sys.executable, str(script), str(whole), str(tmp_path / "cut"), *longer],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    killed = [line.split() for line in done.stdout.splitlines() if line.startswith("before ")]
+    assert [name for _, name, _ in killed] == [
+        "result.json",
+        "weights.safetensors",
+        "checkpoint.safetensors",
+        "checkpoint.safetensors",
+        "weights.safetensors",
+        "result.json",
+    ]
+    assert main([*longer, str(whole)]) == 0
+    expected = load_file(whole / "weights.safetensors")
+    steps = []
+    for _, _, folder in killed:
+        out = Path(folder)
+        steps.append(_expect_consistent(out))
+        recorded = tmp_path / "recorded" / out.name
+        assert main([*longer, folder, "--results", str(recorded)]) == 0
+        assert "of 100)" in capsys.readouterr().out
+        assert _expect_consistent(out) == 100
+        result = read_result(recorded / "tiny-seed3.json")
+        assert result["steps"] == 100
+        assert result["origin"]["budget"] == {"steps": 100, "epochs": 0, "minutes": 0}
+        for path in (out / "weights.safetensors", recorded / "weights" / "tiny-seed3.safetensors"):
+            got = load_file(path)
+            assert all(torch.equal(expected[name], got[name]) for name in expected)
+    assert steps == [60, 60, 60, 60, 100, 100]
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "weights.safetensors", "result.json"])
+def test_files_of_a_shorter_run_are_not_taken_for_those_of_the_longer_one(name, tiny, tmp_path):
+    """Each of the three put back from before, as a copy of a folder that was made in between would have them."""
+    out = tmp_path / "run"
+    command = ["train", tiny, "--quiet", "--out", str(out), "--steps"]
+    assert main([*command, "40"]) == 0
+    shorter = _contents(out)
+    assert main([*command, "70"]) == 0
+    longer = _contents(out)
+    assert shorter[name] != longer[name]
+    (out / name).write_bytes(shorter[name])
+    assert main([*command, "70"]) == 0
+    assert _expect_consistent(out) == 70
+    got = load_file(out / "weights.safetensors")
+    (out / "weights.safetensors").write_bytes(longer["weights.safetensors"])
+    expected = load_file(out / "weights.safetensors")
+    assert all(torch.equal(expected[key], got[key]) for key in expected)
+
+
+def test_a_result_without_an_origin_is_made_again(tiny, tmp_path):
+    """As an earlier version left them: it may be that of an earlier checkpoint."""
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--quiet", "--out", str(out)]) == 0
+    result = read_result(out / "result.json")
+    stale = {key: value for key, value in result.items() if key != "origin"} | {"steps": 30, "test": 0.5}
+    write_result(out / "result.json", stale)
+    assert main(["train", tiny, "--quiet", "--out", str(out)]) == 0
+    again = read_result(out / "result.json")
+    assert [again[key] for key in ("steps", "test", "curve")] == [
+        result[key] for key in ("steps", "test", "curve")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (["--steps", "40"], ["--steps", "30"], "has a run of 40 steps, more than the budget of 30; "),
+        (["--epochs", "2"], ["--epochs", "1"], "has a run of 2 epochs, more than the budget of 1; "),
+        (["--epochs", "2"], ["--steps", "7"], "has a run of 10 steps, more than the budget of 7; "),
+        (["--minutes", "0.004"], ["--minutes", "0.001"], " minutes, more than the budget of 0.001; "),
+    ],
+)
+def test_a_run_cannot_be_shortened(first, second, message, tmp_path, capsys, one_thread):
+    """What it has trained is not what the smaller budget gives, so that nothing is written or recorded."""
+    corpus, out, results = tmp_path / "corpus", tmp_path / "run", tmp_path / "results"
+    assert main(["data", "generate", str(corpus / "timit"), "--speakers", "8", "--sentences", "1"]) == 0
+    small = ["train", "timit-kru", "--quiet", "--model.hidden-size", "8", "--model.factors", "2", "4"]
+    small += ["--batch-size", "1", "--data-dir", str(corpus), "--out", str(out), "--results", str(results)]
+    assert main([*small, *first]) == 0
+    before = [_contents(folder) for folder in (out, results, results / "weights")]
+    capsys.readouterr()
+    assert main([*small, *second]) == 2
+    printed = capsys.readouterr()
+    assert f"{out}: has a run of " in printed.err
+    assert message + "a run cannot be shortened: choose another --out" in printed.err
+    assert printed.err.count("\n") == 1
+    assert not printed.out
+    assert [_contents(folder) for folder in (out, results, results / "weights")] == before
+    # Its own budget is not smaller, though a budget in minutes is always exceeded by a part of a step.
+    assert main([*small, *first]) == 0
+    (out / "result.json").unlink()
+    assert main([*small, *first]) == 0
 
 
 def test_divergence_is_explained_and_the_best_weights_kept(tiny, tmp_path, capsys):

@@ -14,16 +14,16 @@ from kru.training.checkpoint import Checkpoint, read_tensors
 from kru.training.config import Recipe, expect_budget
 from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
+from kru.training.folder import CHECKPOINT as CHECKPOINT
+from kru.training.folder import METRICS, current_result, discard_result, origin
+from kru.training.folder import RESULT as RESULT
+from kru.training.folder import WEIGHTS as WEIGHTS
 from kru.training.interrupt import Interruptible
 from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.recipes import differences
 from kru.training.result import commit, make_result, parse_result, write_result, write_weights
 from kru.wrong_path import is_wrong_path
-
-CHECKPOINT = "checkpoint.safetensors"
-RESULT = "result.json"
-WEIGHTS = "weights.safetensors"
 
 
 class RunError(RuntimeError):
@@ -89,6 +89,9 @@ def train(
 ) -> dict[str, Any]:
     """Run a recipe to its end, from its beginning or from the checkpoint in its folder; the result.
 
+    The result in the folder is returned if it was made from the checkpoint there and from this budget. Otherwise
+    training resumes from the checkpoint and ends with a new result.
+
     Args:
         source: the recipe's name or path, for the command that the result names.
         resume: insist that there is a checkpoint.
@@ -100,7 +103,8 @@ def train(
             the folder.
 
     Raises:
-        ValueError: the folder has a run with other settings, or, with `resume`, none; or it can't be written to.
+        ValueError: the folder has a run with other settings or one that trained for longer than the budget, or,
+            with `resume`, none; or it can't be written to.
         Interrupted: a signal asked to stop; there is a checkpoint.
         DivergedRunError: the loss was no longer finite.
         BusyRunError: another process is training in the folder.
@@ -130,11 +134,13 @@ def train(
         trainer.model.load_state_dict(_start_weights(trainer, place))
     if checkpoint is not None:
         _expect_same_data(trainer, checkpoint, place.folder)
-        finished = place.folder / RESULT
+        _expect_within_budget(trainer, checkpoint, place.folder)
         if checkpoint.progress.stopped and checkpoint.recipe == recipe:
-            recorded = processes.bytes_of_first(finished.read_bytes() if finished.exists() else b"")
+            recorded = processes.bytes_of_first(
+                current_result(place.folder, recipe) if processes.is_first else b""
+            )
             if recorded:
-                return parse_result(recorded, finished)
+                return parse_result(recorded, place.folder / RESULT)
     agree = processes.largest if processes.count > 1 else None
     listening = Interruptible(agree) if stop is None else contextlib.nullcontext(stop)
     try:
@@ -173,6 +179,8 @@ def _train(
         if checkpoint is not None:
             _restore(trainer, checkpoint, place.folder)
             display.resumed(trainer)
+            if processes.is_first:
+                discard_result(place.folder)
         try:
             stopped = trainer.run()
         except DivergedError as error:
@@ -195,9 +203,10 @@ def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
 
 def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
     """Measure the best weights and write them, and what is known of the run."""
-    result = make_result(trainer, place.folder / "metrics.jsonl", stopped)
+    result = make_result(trainer, place.folder / METRICS, stopped)
     if trainer.processes.is_first:
         write_weights(place.folder / WEIGHTS, trainer.best_weights, trainer.recipe)
+        result["origin"] = origin(place.folder, trainer.recipe)
         write_result(place.folder / RESULT, result)
     return result
 
@@ -284,6 +293,31 @@ def _expect_same_data(trainer: Trainer, checkpoint: Checkpoint, folder: Path) ->
         raise ValueError(
             f"{folder}: has a run on other data (there {here}; now {now}); choose another --out, or remove it"
         )
+
+
+def _expect_within_budget(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+    """Raise if the run has trained for longer than it now should: its weights are not the ones asked for."""
+    recipe, progress = trainer.recipe, checkpoint.progress
+    batches = trainer.task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
+    spent = {
+        "steps": progress.step,
+        "epochs": progress.epoch + progress.index / len(batches),
+        "minutes": progress.seconds / 60,
+    }
+    for bound, value in spent.items():
+        budget = getattr(recipe, bound)
+        # A budget in minutes ends with the first step after it, so a finished run always exceeds its own.
+        if bound == "minutes" and budget == checkpoint.recipe.minutes:
+            continue
+        if budget and value > budget:
+            raise ValueError(
+                f"{folder}: has a run of {_brief(value)} {bound}, more than the budget of {_brief(budget)}; a run "
+                "cannot be shortened: choose another --out"
+            )
+
+
+def _brief(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 @contextlib.contextmanager
