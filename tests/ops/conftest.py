@@ -3,7 +3,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-collect_ignore = ["agreement.py", "direct_calls.py", "peak_memory.py"]  # scripts for processes of their own
+collect_ignore = [
+    "agreement.py",
+    "direct_calls.py",
+    "odd_tensors.py",
+    "peak_memory.py",
+]  # scripts for processes of their own
 
 
 @pytest.fixture(autouse=True)

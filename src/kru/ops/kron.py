@@ -42,6 +42,9 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     check_kron_arguments(x, factors)
     plain = native.library is None or not x.is_cpu or x.dtype not in native.DTYPES
     if plain or (not torch.compiler.is_compiling() and native.transforming()):
+        if not torch.compiler.is_compiling():
+            native.check_storage("x", x)
+            native.check_storage("factors", factors)
         return kron_matmul_reference(x, factors)
     return torch.ops.kru.kron_matmul(x, list(factors))  # type: ignore[no-any-return]
 
@@ -92,8 +95,10 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
         or (kind[1] and x.is_conj())
         or x.is_neg()
         or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()  # a default device, among others
         or native.transforming()
         or (x.requires_grad and torch.is_grad_enabled())
+        or not (address := native.contiguous_address(x))
         or (ordinary := _ordinary(factors, x.dtype)) is None
     ):
         return None
@@ -111,7 +116,7 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
         shapes.p,
         shapes.q,
         0 if addresses is None else ctypes.addressof(addresses),
-        x.data_ptr(),
+        address,
         y.data_ptr(),
         0,
         0,
@@ -124,19 +129,30 @@ def _direct(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
 
 def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Shapes, Any, Any] | None:
     """Shapes of ordinary factors on the CPU without gradient, and an array of their addresses or all of them packed."""
-    if not isinstance(factors, (list, tuple)):
+    if not isinstance(factors, (list, tuple)) or not native.PLAIN.issuperset(map(type, factors)):
         return None
     count = len(factors)
     try:
         size = factors[0].shape
         if count > 3 and len(size) == 2 and size == factors[-1].shape:
-            # One stack of many small factors costs less than a look at each, and settles strides and lazy bits.
-            packed = torch.stack(factors)
-            if (
-                packed.requires_grad
-                or not packed.is_cpu
-                or [factor.dtype for factor in factors].count(dtype) != count
+            # One stack of many small factors costs less than an address of each, and settles strides and lazy bits. But
+            # torch reads beyond the end of a storage that was resized, and a call for each factor would cost more.
+            step = dtype.itemsize
+            needed = size[0] * size[1] * step
+            if not all(
+                [
+                    factor.dtype is dtype
+                    and (
+                        factor.untyped_storage().nbytes() >= needed + factor.storage_offset() * step
+                        if factor.is_contiguous()
+                        else native.in_memory(factor)
+                    )
+                    for factor in factors
+                ]
             ):
+                return None
+            packed = torch.stack(factors)
+            if packed.requires_grad or not packed.is_cpu or not native.contiguous_address(packed):
                 return None
             return native.equal_shapes(size, count), None, packed
         grad = torch.is_grad_enabled()
@@ -151,8 +167,11 @@ def _ordinary(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[native.Sha
                 or (grad and factor.requires_grad)
             ):
                 return None
+        addresses = [native.contiguous_address(factor) for factor in factors]
+        if not all(addresses):
+            return None
         shapes = native.shapes_of(*[factor.shape for factor in factors])
-        return shapes, shapes.pointers(*[factor.data_ptr() for factor in factors]), None
+        return shapes, shapes.pointers(*addresses), None
     except (AttributeError, IndexError, RuntimeError, TypeError):
         return None
 

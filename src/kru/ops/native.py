@@ -69,6 +69,8 @@ PART, DENSE, SYMBOLS = 0, 1, 2
 REAL_DTYPES = {torch.float32: 0, torch.float64: 1}
 DTYPES = {torch.float32: (0, 0), torch.float64: (1, 0), torch.complex64: (0, 1), torch.complex128: (1, 1)}
 """dtype -> (precision, is_complex)"""
+PLAIN = {Tensor, torch.nn.Parameter}
+"""Types without behaviour of their own."""
 
 
 def _load() -> ctypes.CDLL | None:
@@ -164,10 +166,79 @@ def dense(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
+def in_memory(tensor: Tensor) -> bool:
+    """Whether all values of a tensor on the CPU are where its pointer, sizes and strides say.
+
+    They are not in a tensor of another layout, a wrapper around other tensors, a zero tensor, or where the storage
+    was resized since.
+    """
+    if tensor.layout is not torch.strided or tensor._is_zerotensor():
+        return False
+    try:
+        return not tensor.numel() or (tensor.data_ptr() != 0 and not _cut_off(tensor))
+    except RuntimeError:  # no storage at all
+        return False
+
+
+def _cut_off(tensor: Tensor) -> bool:
+    """Whether the storage ends before the tensor's last value."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
+    return (last + 1) * tensor.itemsize > tensor.untyped_storage().nbytes()
+
+
+def contiguous_address(tensor: Tensor) -> int:
+    """Where the values of a contiguous tensor on the CPU begin; 0 if it has none or they are not all in memory."""
+    try:
+        size = tensor.untyped_storage().nbytes()
+        return tensor.data_ptr() if tensor.nbytes + tensor.storage_offset() * tensor.itemsize <= size else 0
+    except RuntimeError:  # no storage at all
+        return 0
+
+
+def check_memory(name: str, argument: object) -> None:
+    """Raise an error if a tensor on the CPU, or one of a list of them, cannot be read through its pointer."""
+    if isinstance(argument, (list, tuple)):
+        for place, item in enumerate(argument):
+            check_memory(f"{name}[{place}]", item)
+    elif isinstance(argument, Tensor) and argument.is_cpu and not in_memory(argument):
+        raise ValueError(
+            f"{name}: expected a dense tensor with its values in memory, got {_memory_of(argument)}"
+        )
+
+
+def check_storage(name: str, argument: object) -> None:
+    """Raise an error if the storage of an ordinary tensor, or of one of a list of them, was freed or made smaller.
+
+    For tensors that torch's own operations are to read: some of these crash.
+    """
+    if isinstance(argument, (list, tuple)):
+        for place, item in enumerate(argument):
+            check_storage(f"{name}[{place}]", item)
+    elif type(argument) in PLAIN and isinstance(argument, Tensor) and argument.layout is torch.strided:
+        try:
+            cut_off = argument.is_cpu and argument.numel() > 0 and _cut_off(argument)
+        except RuntimeError:  # a tensor of a function transform has no storage
+            return
+        if cut_off:
+            raise ValueError(
+                f"{name}: expected a tensor with its values in memory, got {_memory_of(argument)}"
+            )
+
+
+def _memory_of(tensor: Tensor) -> str:
+    if tensor.layout is not torch.strided:
+        return f"layout {tensor.layout}"
+    try:
+        return f"shape {tuple(tensor.shape)} on a storage of {tensor.untyped_storage().nbytes()} bytes"
+    except RuntimeError:
+        return "one without storage"
+
+
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """A fresh tensor of like's dtype on the CPU."""
+    """A fresh tensor of like's dtype on the CPU, whatever the default device."""
     kept = buffers.large(shape, like.dtype)
-    return torch.empty(shape, dtype=like.dtype) if kept is None else kept
+    return torch.empty(shape, dtype=like.dtype, device="cpu") if kept is None else kept
 
 
 class Shapes:

@@ -1,9 +1,13 @@
 """How an operator is made known to torch: its schema, its CPU kernel, its shapes for tracing, its gradient."""
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
+
+from kru.ops.native import check_memory
 
 _library: Any = torch.library.Library("kru", "FRAGMENT")  # type: ignore[no-untyped-call]
 
@@ -18,7 +22,25 @@ def register(
     """Register ``kru::name`` for a schema ``name(...) -> ...``."""
     name = schema.partition("(")[0]
     _library.define(schema)
-    _library.impl(name, cpu, "CPU")
+    _library.impl(name, _guarded(cpu), "CPU")
     torch.library.register_fake(f"kru::{name}", fake, lib=_library)
     if backward is not None:
         torch.library.register_autograd(f"kru::{name}", backward, setup_context=setup_context, lib=_library)
+
+
+def _guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel as if it were written in C++ throughout: no mode sees or changes what it does inside.
+
+    A default device or another mode could otherwise put the kernel's own tensors where its pointers cannot reach.
+    Tensors that come in without the memory that their shapes promise are refused before anything reads them.
+    """
+    names = tuple(inspect.signature(kernel).parameters)
+
+    @wraps(kernel)
+    def guarded(*arguments: Any) -> Any:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            for name, argument in zip(names, arguments, strict=False):
+                check_memory(name, argument)
+            return kernel(*arguments)
+
+    return guarded

@@ -82,6 +82,8 @@ def scan(
         x, weight, factors, cell, nonlinearity, is_complex, bias, recurrent_bias, h0, c0, lengths
     )
     if not torch.compiler.is_compiling():
+        for name, tensor in {**tensors, "lengths": lengths, "factors": factors}.items():
+            native.check_storage(name, tensor)
         check_scan_values(x, weight, lengths)
     return ScanResult(
         *scan_reference(

@@ -46,9 +46,16 @@ def staged_scan(
     Returns:
         all states (T, B, 2N) and the last one (B, 2N).
     """
+    for place, stage in enumerate(stages):
+        if not all(isinstance(tensor, Tensor) for tensor in stage.tensors):
+            kinds = ", ".join(type(tensor).__name__ for tensor in stage.tensors)
+            raise TypeError(f"stages[{place}]: expected tensors, got {kinds}")
     dtype = x.dtype if weight is None else weight.dtype
     if runs_native(x.device, dtype):
         if weight is not None and input_kind(x, weight) == native.PART:
+            if not torch.compiler.is_compiling():
+                native.check_storage("x", x)
+                native.check_storage("weight", weight)
             # Autocast would make the part's dtype another one than the kernel's.
             with torch.autocast("cpu", enabled=False):
                 x, weight = input_part(x, weight, None), None
@@ -56,5 +63,8 @@ def staged_scan(
         states, last = torch.ops.kru.staged_scan(x, weight, bias, h0, lengths, tensors, program, reverse)
         return states, last
     if not torch.compiler.is_compiling():
+        named = {"x": x, "weight": weight, "bias": bias, "h0": h0, "lengths": lengths}
+        for name, given in {**named, "stages": [stage.tensors for stage in stages]}.items():
+            native.check_storage(name, given)
         check_scan_values(x, weight, lengths)
     return staged_scan_reference(x, weight, stages, bias, h0, lengths, reverse=reverse)
