@@ -59,6 +59,22 @@ def test_trained_further_and_gone_on_with(dense, tmp_path, capsys):
     assert json.loads(json.dumps(result["parameters"]))["total"] == sum(p.numel() for p in model.parameters())
 
 
+def test_trained_further_where_the_compressed_weights_are(dense, tmp_path, capsys):
+    """These are of the same command; weights of anything else are not replaced."""
+    out = tmp_path / "small"
+    arguments = ["compress", str(dense), "--factors", "3", "4", "--out", str(out), "--quiet"]
+    further = [*arguments, "--fine-tune", "--steps", "2"]
+    out.mkdir()
+    other = (dense / WEIGHTS).read_bytes()
+    (out / WEIGHTS).write_bytes(other)
+    assert main(further) == 2
+    assert f"{out}: has {WEIGHTS} but no checkpoint.safetensors" in capsys.readouterr().err
+    assert (out / WEIGHTS).read_bytes() == other
+    assert main(arguments) == 0
+    assert main(further) == 0
+    assert read_result(out / "result.json")["steps"] == 2
+
+
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru", "kru", "kru-gru"])
 def test_every_kind_with_all_terms_is_the_same_model(kind, tiny, tmp_path):
     folder = tmp_path / "dense"

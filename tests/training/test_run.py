@@ -289,6 +289,150 @@ def test_settings_of_another_run_are_refused(tiny, tmp_path, capsys):
     assert "has a run with other settings (here penalty 0.7)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("seed", "code"), [("3", 0), ("4", 2)])
+def test_what_another_process_trained_in_the_meantime_is_kept(seed, code, tiny, tmp_path):
+    """Before the lock was taken there was no run; now there is one, of the same settings or of others."""
+    out, go = tmp_path / "run", tmp_path / "go"
+    script = Path(__file__).with_name("hold_at_lock.py")
+    arguments = ["train", tiny, "--quiet", "--seed", seed, "--out", str(out)]
+    with subprocess.Popen(
+        [sys.executable, str(script), str(go), *arguments],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as late:
+        try:
+            assert late.stdout.readline() == "held\n"
+            assert main(["train", tiny, "--quiet", "--seed", "3", "--out", str(out)]) == 0
+            before = _contents(out)
+        finally:
+            go.touch()
+        printed, errors = late.communicate(timeout=60)
+    assert late.returncode == code, errors
+    assert _contents(out) == before
+    assert ("tiny seed 3: " in printed) == (code == 0)
+    assert ("has a run with other settings (here seed 4)" in errors) == (code == 2)
+
+
+def test_of_runs_with_other_settings_started_at_once_only_one_ends_well(tiny, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "kru", "train", tiny, "--quiet", "--out", str(out)]
+    seeds = [1, 2, 3, 4]
+    processes = [
+        subprocess.Popen(
+            [*command, "--seed", str(seed)], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for seed in seeds
+    ]
+    printed = [process.communicate(timeout=120) for process in processes]
+    codes = [process.returncode for process in processes]
+    assert codes.count(0) == 1, printed
+    assert set(codes) <= {0, 1, 2}
+    for code, (_, errors) in zip(codes, printed, strict=True):
+        messages = {0: b"", 1: b"another process is training there", 2: b"has a run with other settings"}
+        assert messages[code] in errors
+        assert errors.count(b"\n") == (code != 0)
+    assert read_result(out / "result.json")["seed"] == seeds[codes.index(0)]
+    assert _expect_consistent(out) == 60
+
+
+@pytest.mark.parametrize("name", ["result.json", "weights.safetensors", "metrics.jsonl"])
+@pytest.mark.parametrize("own", [True, False])
+def test_files_of_something_else_are_not_replaced(name, own, tiny, tmp_path, capsys):
+    """Neither where there is no run, nor where there is one."""
+    out, path = tmp_path / "run", tmp_path / "run" / name
+    command = ["train", tiny, "--quiet", "--out", str(out), "--steps"]
+    if own:
+        assert main([*command, "3"]) == 0
+    out.mkdir(exist_ok=True)
+    path.write_bytes(b'{"accuracy": 0.9}\n')
+    before = _contents(out)
+    for steps in ("3", "4"):
+        capsys.readouterr()
+        assert main([*command, steps, "--results", str(tmp_path / "results")]) == 2
+        message = capsys.readouterr().err
+        told = "of something else than its run" if own else "but no checkpoint.safetensors"
+        assert f"{out}: has {name} {told}; choose another --out" in message
+        assert message.count("\n") == 1
+        assert {key: data for key, data in _contents(out).items() if key != ".lock"} == {
+            key: data for key, data in before.items() if key != ".lock"
+        }
+    assert not (tmp_path / "results").exists()
+    path.unlink()
+    assert main([*command, "4"]) == 0
+
+
+def test_the_weights_of_a_model_that_grew_are_those_of_its_run(tiny, tmp_path):
+    growth = ["--growth.max-parameters", "200", "--growth.patience", "0", "--growth.gain", "0.5"]
+    command = ["train", tiny, "--quiet", *growth, "--out", str(tmp_path / "run"), "--steps"]
+    assert main([*command, "60"]) == 0
+    result = read_result(tmp_path / "run" / "result.json")
+    assert result["growth"]
+    assert main([*command, "60"]) == 0
+    assert read_result(tmp_path / "run" / "result.json") == result
+    assert main([*command, "63"]) == 0
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_replaced(tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--steps", "3"]) == 0
+    (out / "checkpoint.safetensors").unlink()
+    before = _contents(out)
+    capsys.readouterr()
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--steps", "4"]) == 2
+    found = "result.json and weights.safetensors and metrics.jsonl but no checkpoint.safetensors"
+    assert f"{out}: has {found}; choose another --out" in capsys.readouterr().err
+    assert _contents(out) == before
+
+
+@pytest.mark.parametrize("name", ["result.json", "weights.safetensors"])
+def test_files_of_another_run_are_not_replaced(name, tiny, tmp_path, capsys):
+    for seed in ("3", "4"):
+        out = str(tmp_path / seed)
+        assert main(["train", tiny, "--quiet", "--out", out, "--steps", "3", "--seed", seed]) == 0
+    other = (tmp_path / "4" / name).read_bytes()
+    (tmp_path / "3" / name).write_bytes(other)
+    assert main(["train", tiny, "--quiet", "--out", str(tmp_path / "3"), "--steps", "5"]) == 2
+    assert f"has {name} of something else than its run" in capsys.readouterr().err
+    assert (tmp_path / "3" / name).read_bytes() == other
+
+
+@pytest.mark.parametrize("lines", [b"", b"\0" * 40, b'{"st'])
+def test_metrics_that_a_loss_of_power_left_are_replaced(lines, tiny, tmp_path):
+    out = tmp_path / "run"
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--steps", "3"]) == 0
+    (out / "metrics.jsonl").write_bytes(lines)
+    assert main(["train", tiny, "--quiet", "--out", str(out), "--steps", "4"]) == 0
+
+
+def test_a_run_killed_before_its_first_checkpoint_is_begun_again(tiny, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    script = Path(__file__).with_name("kill_before_writes.py")
+    command = ["train", tiny, "--quiet", "--out"]
+    done = subprocess.run(
+        [sys.executable, str(script), str(empty), str(tmp_path / "cut"), *command],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    killed = [line.split() for line in done.stdout.splitlines() if line.startswith("before ")]
+    assert [name for _, name, _ in killed] == [
+        "checkpoint.safetensors",
+        "checkpoint.safetensors",
+        "weights.safetensors",
+        "result.json",
+    ]
+    assert not (Path(killed[0][2]) / "checkpoint.safetensors").exists()
+    for _, _, folder in killed:
+        assert main([*command, folder]) == 0
+        assert _expect_consistent(Path(folder)) == 60
+
+
 def test_a_run_begins_with_the_weights_it_is_told(tiny, tmp_path, capsys):
     first, second = tmp_path / "first-seed3", tmp_path / "second"
     assert main(["train", tiny, "--quiet", "--steps", "5", "--out", str(first)]) == 0
@@ -354,7 +498,7 @@ def test_a_damaged_checkpoint_is_named_with_a_way_out(tiny, tmp_path, capsys):
     assert main([*command, "4"]) == 2
     message = capsys.readouterr().err
     assert f"{path}: expected a whole safetensors file" in message
-    assert "to begin anew remove it, or choose another --out" in message
+    assert f"to begin anew remove the folder {out}, or choose another --out" in message
     assert message.count("\n") == 1
     checkpoint = Checkpoint.load(_written(path, whole))
     checkpoint.weights = {name: tensor[:1] for name, tensor in checkpoint.weights.items()}

@@ -8,9 +8,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from kru.training.checkpoint import read_tensors
 from kru.training.config import BUDGET, Recipe
 from kru.training.files import sync_directory
-from kru.training.result import parse_result
+from kru.training.recipes import differences
+from kru.training.result import parse_result, read_result
 
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
@@ -53,6 +55,73 @@ def discard_result(folder: Path) -> None:
         path.unlink()
     if removed:
         sync_directory(folder)
+
+
+def other_files(folder: Path, own: Recipe | None, *, replaces: Recipe | None = None) -> str:
+    """What a run would replace in this folder although it did not write it, in words; "" if there is nothing.
+
+    Args:
+        own: the recipe in the checkpoint; None where there is none.
+        replaces: without a checkpoint, weights of a recipe with this name and seed may be replaced.
+    """
+    found = [name for name in (RESULT, WEIGHTS, METRICS) if (folder / name).exists()]
+    if own is not None:
+        others = [name for name in found if not _IS_OWN[name](folder / name, own)]
+        return f"has {_listed(others)} of something else than its run" if others else ""
+    # A run that was killed before its first checkpoint leaves a file without a line.
+    found = [name for name in found if name != METRICS or _first_bytes(folder / name) != b""]
+    if found == [WEIGHTS] and replaces is not None and _is_named(folder / WEIGHTS, replaces):
+        return ""
+    return f"has {_listed(found)} but no {CHECKPOINT}" if found else ""
+
+
+def _is_own_result(path: Path, own: Recipe) -> bool:
+    try:
+        result = read_result(path)
+    except ValueError:
+        return False
+    return (result["recipe"], result["seed"]) == (own.name, own.seed)
+
+
+def _is_own_weights(path: Path, own: Recipe) -> bool:
+    try:
+        recipe, _, _ = read_tensors(path)
+    except ValueError:
+        return False
+    # A model that grew has other factors than its recipe.
+    return all(name.startswith("model.") for name in differences(recipe, own, budget=False))
+
+
+def _is_own_metrics(path: Path, own: Recipe) -> bool:
+    # What was not yet on disk when the power failed is missing, or zeros.
+    first = _first_bytes(path)
+    return first is not None and _LINE.startswith(first.rstrip(b"\0"))
+
+
+def _is_named(weights: Path, like: Recipe) -> bool:
+    try:
+        recipe, _, _ = read_tensors(weights)
+    except ValueError:
+        return False
+    return (recipe.name, recipe.seed) == (like.name, like.seed)
+
+
+_LINE = b'{"step": '
+"""How each line of metrics.jsonl begins."""
+
+_IS_OWN = {RESULT: _is_own_result, WEIGHTS: _is_own_weights, METRICS: _is_own_metrics}
+
+
+def _first_bytes(path: Path) -> bytes | None:
+    """As many as a line begins with; None if it is no file."""
+    if not path.is_file():
+        return None
+    with open(path, "rb") as stream:
+        return stream.read(len(_LINE))
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(names)
 
 
 def _digest(path: Path) -> str:

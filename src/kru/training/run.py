@@ -15,7 +15,7 @@ from kru.training.config import Recipe, expect_budget
 from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
 from kru.training.folder import CHECKPOINT as CHECKPOINT
-from kru.training.folder import METRICS, current_result, discard_result, origin
+from kru.training.folder import METRICS, current_result, discard_result, origin, other_files
 from kru.training.folder import RESULT as RESULT
 from kru.training.folder import WEIGHTS as WEIGHTS
 from kru.training.interrupt import Interruptible
@@ -103,8 +103,8 @@ def train(
             the folder.
 
     Raises:
-        ValueError: the folder has a run with other settings or one that trained for longer than the budget, or,
-            with `resume`, none; or it can't be written to.
+        ValueError: the folder has a run with other settings, one that trained for longer than the budget, or files
+            of something else; with `resume`, no run; or it can't be written to.
         Interrupted: a signal asked to stop; there is a checkpoint.
         DivergedRunError: the loss was no longer finite.
         BusyRunError: another process is training in the folder.
@@ -113,11 +113,8 @@ def train(
     expect_budget(recipe)
     commit()  # remembered for the result: that of the source which this process has read
     processes = processes or Processes()
-    checkpoint = _load_checkpoint(place.folder, processes)
-    if checkpoint is None and resume:
-        raise ValueError(f"{place.folder}: no checkpoint to resume from")
-    if checkpoint is not None:
-        _expect_same(recipe, checkpoint, place.folder)
+    # Only what is read under the lock counts; this is to refuse a wrong folder before the data are loaded.
+    seen = _load_run(recipe, place.folder, processes, resume=resume)
     task = recipe.task.load(place.data_dir)
     trainer = Trainer(
         recipe,
@@ -130,21 +127,19 @@ def train(
         clock=time.process_time if place.cpu_time else time.monotonic,
         processes=processes,
     )
-    if checkpoint is None and start is None and recipe.start:
-        trainer.model.load_state_dict(_start_weights(trainer, place))
-    if checkpoint is not None:
-        _expect_same_data(trainer, checkpoint, place.folder)
-        _expect_within_budget(trainer, checkpoint, place.folder)
-        if checkpoint.progress.stopped and checkpoint.recipe == recipe:
-            recorded = processes.bytes_of_first(
-                current_result(place.folder, recipe) if processes.is_first else b""
-            )
-            if recorded:
-                return parse_result(recorded, place.folder / RESULT)
+    started = _start_weights(trainer, place) if seen is None and start is None and recipe.start else None
     agree = processes.largest if processes.count > 1 else None
     listening = Interruptible(agree) if stop is None else contextlib.nullcontext(stop)
     try:
-        with _locked(place.folder) if processes.is_first else contextlib.nullcontext():
+        with _locked(place.folder, processes):
+            checkpoint = _load_run(recipe, place.folder, processes, resume=resume)
+            _expect_own_files(trainer, checkpoint, place.folder, replace_weights=start is not None)
+            if checkpoint is not None:
+                result = _finished(trainer, checkpoint, place.folder)
+                if result is not None:
+                    return result
+            elif start is None and recipe.start:
+                trainer.model.load_state_dict(started or _start_weights(trainer, place))
             return _train(trainer, place, checkpoint, listening, watch)
     except OSError as error:
         if is_wrong_path(error):
@@ -155,6 +150,17 @@ def train(
             f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
             "room and run the same command to go on from the last checkpoint"
         ) from error
+
+
+def _finished(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> dict[str, Any] | None:
+    """The result in the folder, if that is what the trainer would end with; raises if the run can't be resumed."""
+    recipe, processes = trainer.recipe, trainer.processes
+    _expect_same_data(trainer, checkpoint, folder)
+    _expect_within_budget(trainer, checkpoint, folder)
+    if not checkpoint.progress.stopped or checkpoint.recipe != recipe:
+        return None
+    recorded = processes.bytes_of_first(current_result(folder, recipe) if processes.is_first else b"")
+    return parse_result(recorded, folder / RESULT) if recorded else None
 
 
 def _train(
@@ -197,7 +203,7 @@ def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
     except (RuntimeError, ValueError, KeyError) as error:
         raise ValueError(
             f"{folder / CHECKPOINT}: its tensors don't fit the model of {trainer.recipe.name}, as of another version "
-            "or a changed file; to begin anew remove it, or choose another --out"
+            f"or a changed file; {_begin_anew(folder)}"
         ) from error
 
 
@@ -211,12 +217,26 @@ def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
     return result
 
 
+def _load_run(recipe: Recipe, folder: Path, processes: Processes, *, resume: bool) -> Checkpoint | None:
+    """The checkpoint in the folder, one of this recipe; with `resume` there has to be one."""
+    checkpoint = _load_checkpoint(folder, processes)
+    if checkpoint is not None:
+        _expect_same(recipe, checkpoint, folder)
+    elif resume:
+        raise ValueError(f"{folder}: no checkpoint to resume from")
+    return checkpoint
+
+
 def _load_checkpoint(folder: Path, processes: Processes) -> Checkpoint | None:
     """The checkpoint in the folder that the first process sees."""
     try:
         return _read_checkpoint(folder / CHECKPOINT, processes)
     except ValueError as error:
-        raise ValueError(f"{error}; to begin anew remove it, or choose another --out") from error
+        raise ValueError(f"{error}; {_begin_anew(folder)}") from error
+
+
+def _begin_anew(folder: Path) -> str:
+    return f"to begin anew remove the folder {folder}, or choose another --out"
 
 
 def _read_checkpoint(path: Path, processes: Processes) -> Checkpoint | None:
@@ -295,6 +315,20 @@ def _expect_same_data(trainer: Trainer, checkpoint: Checkpoint, folder: Path) ->
         )
 
 
+def _expect_own_files(
+    trainer: Trainer, checkpoint: Checkpoint | None, folder: Path, *, replace_weights: bool
+) -> None:
+    """Raise in all processes if the run would replace files that are not its own."""
+    processes = trainer.processes
+    found = ""
+    if processes.is_first:
+        own = None if checkpoint is None else checkpoint.recipe
+        found = other_files(folder, own, replaces=trainer.recipe if replace_weights else None)
+    found = processes.bytes_of_first(found.encode()).decode()
+    if found:
+        raise ValueError(f"{folder}: {found}; choose another --out, or remove what is no longer needed")
+
+
 def _expect_within_budget(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
     """Raise if the run has trained for longer than it now should: its weights are not the ones asked for."""
     recipe, progress = trainer.recipe, checkpoint.progress
@@ -321,12 +355,13 @@ def _brief(value: float) -> str:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder of a run, which is made if there is none."""
-    descriptor = lock_file(folder / ".lock", wait=False)
-    if descriptor is None:
-        raise BusyRunError(f"{folder}: another process is training there")
+def _locked(folder: Path, processes: Processes) -> Iterator[None]:
+    """Keep other processes than these out of the folder of a run, which is made if there is none."""
+    descriptor = lock_file(folder / ".lock", wait=False) if processes.is_first else None
     try:
+        if not processes.first(float(descriptor is not None)):
+            raise BusyRunError(f"{folder}: another process is training there")
         yield
     finally:
-        unlock_file(descriptor)
+        if descriptor is not None:
+            unlock_file(descriptor)
