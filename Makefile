@@ -59,7 +59,7 @@ sanitize:
 	done; done
 
 define sanitized
-$(1)/selftest: $(1)/main.o $(1)/dispatch.o $(ISAS:%=$(1)/kernels_%.o)
+$(1)/selftest: $(1)/main.o $(1)/dispatch.o $(1)/threads.o $(ISAS:%=$(1)/kernels_%.o)
 	$$(CXX) $$(FLAGS_$$(notdir $(1))) -pthread $$^ -o $$@
 $(1)/main.o: $(SOURCES)
 	@mkdir -p $$(@D)
@@ -68,6 +68,9 @@ $(1)/main.o: $(SOURCES)
 $(1)/dispatch.o: $(SOURCES)
 	@mkdir -p $$(@D)
 	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) '-D__builtin_cpu_supports(set)=1' -c csrc/dispatch.cpp -o $$@
+$(1)/threads.o: $(SOURCES)
+	@mkdir -p $$(@D)
+	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) -c csrc/threads.cpp -o $$@
 $(1)/kernels_%.o: $(SOURCES)
 	@mkdir -p $$(@D)
 	$$(CXX) $(CXXFLAGS_KERNELS) -O0 -g1 $$(FLAGS_$$(notdir $(1))) $$(FLAGS_$$*) -DKRU_ISA=$$* -c csrc/kernels.cpp -o $$@
@@ -85,7 +88,7 @@ arm64:
 
 build/arm64/libkru.so: $(SOURCES)
 	@mkdir -p $(@D)
-	$(ARM64) $(CXXFLAGS_KERNELS) -O3 -fopenmp -fPIC -shared -DKRU_ISA=neon csrc/kernels.cpp csrc/dispatch.cpp -o $@
+	$(ARM64) $(CXXFLAGS_KERNELS) -O3 -fopenmp -fPIC -shared -DKRU_ISA=neon csrc/kernels.cpp csrc/dispatch.cpp csrc/threads.cpp -o $@
 
 build/arm64/selftest.o: $(SOURCES)
 	@mkdir -p $(@D)

@@ -1,12 +1,7 @@
-// One loop over threads: OpenMP where it is (shared with torch's own threads), else threads of the standard library.
+// One loop over threads: OpenMP where available (shared with torch's own threads), else threads of the standard library.
 #pragma once
 
-#if defined(_OPENMP)
-#include <omp.h>
-#else
-#include <thread>
-#include <vector>
-#endif
+#include "threads.h"
 
 namespace kru {
 namespace KRU_ISA {
@@ -17,15 +12,14 @@ template <class Body> void parallel(int threads, const Body& body) {
     return;
   }
 #if defined(_OPENMP)
-  // A runtime that grants fewer threads than asked for must still run every part.
+  if (!forked) {
+    // A runtime that grants fewer threads than asked for must still run every part.
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
-  for (int thread = 0; thread < threads; ++thread) body(thread);
-#else
-  std::vector<std::thread> others;
-  for (int thread = 1; thread < threads; ++thread) others.emplace_back([&body, thread] { body(thread); });
-  body(0);
-  for (std::thread& other : others) other.join();
+    for (int thread = 0; thread < threads; ++thread) body(thread);
+    return;
+  }
 #endif
+  run_threads(threads, [](const void* b, int thread) { (*static_cast<const Body*>(b))(thread); }, &body);
 }
 
 }  // namespace KRU_ISA

@@ -4,10 +4,13 @@ A training step with long sequences needs fresh buffers of up to hundreds of meg
 every page of them, which takes as long as a good part of the arithmetic, and frees them again after the step. Here the
 memory of the last such buffers is kept, and lent out again as soon as nobody holds a tensor on it. `clear` gives it
 back.
+
+The memory is private to a process: after a fork, neither parent nor child sees what the other writes.
 """
 
 import ctypes
 import mmap
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -54,7 +57,10 @@ def _take(size: int) -> mmap.mmap:
                 _free.remove(block)
                 return block
         _drop(KEPT - size)
-    block = mmap.mmap(-1, size)
+    # Private: the default, MAP_SHARED, would have a forked child write into the tensors of its parent.
+    block = mmap.mmap(
+        -1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE
+    )
     block.madvise(mmap.MADV_HUGEPAGE)
     return block
 
@@ -70,3 +76,17 @@ def _drop(limit: int) -> None:
     kept = sum(map(len, _free))
     while _free and kept > limit:
         kept -= len(_free.pop(0))
+
+
+def _start_child() -> None:
+    """Start a forked child with nothing kept and a lock that nobody holds.
+
+    A thread that held the lock does not exist in the child. Writing to kept memory would copy every page that the
+    parent still has; fresh pages are cheaper.
+    """
+    global _free, _lock
+    _free, _lock = [], threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_start_child)
