@@ -15,7 +15,7 @@ $(VENV)/.ready: $(NATIVE)
 	touch $@
 
 demo: setup
-	$(BIN)/python -m kru.demo
+	$(BIN)/python -m kru.lab.demo
 
 test: setup lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 4

@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kru.report.compression import draw_compression
-from kru.tasks import Task
-from kru.training.compressed import CompressedRun, compress_run, fine_tuning
-from kru.training.config import Recipe
+from kru.lab.compressed import CompressedRun, compress_run, fine_tuning
+from kru.lab.models import Model
+from kru.lab.recipes.files import load_recipe, with_budget
+from kru.lab.recipes.settings import Recipe
+from kru.lab.report.compression import draw_compression
+from kru.lab.result import commit, machine, read_weights, write_result
+from kru.lab.run import WEIGHTS, Place, train
+from kru.lab.tasks import Task
 from kru.training.evaluate import evaluate
-from kru.training.model import Model
-from kru.training.recipes import load_recipe, with_budget
-from kru.training.result import commit, machine, read_weights, write_result
-from kru.training.run import WEIGHTS, Place, train
 
 RATIOS = (10, 25, 50)
 """How many times fewer parameters than the dense matrices have, at least."""

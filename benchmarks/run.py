@@ -14,15 +14,15 @@ import sequences
 import torch
 from timing import Case, Timing, measure
 
-from kru.ops import native
+from kru.ops import bindings
 
 
 def peak() -> dict[str, float]:
     """GFLOP/s of multiply-adds of one core in registers, and of torch's own matrix product on all threads."""
-    assert native.library is not None, "the benchmarks need the native library"
+    assert bindings.library is not None, "the benchmarks need the native library"
     a = torch.randn(1024, 1024)
     gemm = measure(Case("sgemm", {"sgemm": lambda: a @ a}), 1.0)["sgemm"]
-    one = native.library.kru_fma_rate(0, 0.5) / 1e9
+    one = bindings.library.kru_fma_rate(0, 0.5) / 1e9
     return {
         "fma_one_core": one,
         "fma": one * torch.get_num_threads(),
@@ -82,7 +82,7 @@ def main() -> None:
     start = time.time()
     rates = peak()
     print(
-        f"{native.simd()}, {torch.get_num_threads()} threads, torch {torch.__version__}; multiply-add peak "
+        f"{bindings.simd()}, {torch.get_num_threads()} threads, torch {torch.__version__}; multiply-add peak "
         f"{rates['fma']:.0f} GFLOP/s, sgemm {rates['sgemm']:.0f}.\n"
         "Times are medians, ratios those of medians (of minima).\n"
     )
@@ -155,7 +155,7 @@ def write(
         "machine": {
             "cpu": processor(),
             "threads": torch.get_num_threads(),
-            "simd": native.simd(),
+            "simd": bindings.simd(),
             "torch": torch.__version__,
         },
         "wall_seconds": round(took, 1),

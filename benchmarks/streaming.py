@@ -20,13 +20,13 @@ from streams import COMPILER, STEPS, CModel, Contestant, lstm_contestants, onnx_
 from timing import Case, Timing, measure
 from torch import nn
 
-from kru.data import DataError
 from kru.export import onnx
-from kru.training.config import Recipe
+from kru.lab.data import DataError
+from kru.lab.models import Model, problem_sizes, seeded_model
+from kru.lab.recipes.files import load_recipe
+from kru.lab.recipes.settings import Recipe
+from kru.lab.result import commit, machine, read_weights
 from kru.training.evaluate import evaluate
-from kru.training.model import Model, problem_sizes, seeded_model
-from kru.training.recipes import load_recipe
-from kru.training.result import commit, machine, read_weights
 
 DRIFT_STEPS = 10_000
 PROBLEMS = {"jsb-kru": "jsb-lstm", "pmnist-kru": "pmnist-lstm"}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import kru
 from kru.export import c99
-from kru.training.model import Model
+from kru.lab.models import Model
 
 STEPS = 50
 COMPILER = ("gcc", "-std=c99", "-O3", "-march=native")

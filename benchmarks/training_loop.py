@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from kru.tasks import Batch, Task
-from kru.tasks.mnist import Mnist, MnistTask
+from kru.lab.recipes.files import load_recipe
+from kru.lab.tasks import Batch, Task
+from kru.lab.tasks.mnist import Mnist, MnistTask
 from kru.training.loop import Trainer
 from kru.training.metrics import Metrics
-from kru.training.recipes import load_recipe
 
 REPEATS = 15
 

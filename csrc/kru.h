@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/native.py` has the same
+/* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/bindings.py` has the same
  * number and refuses a library with another one. */
 #define KRU_INTERFACE 3
 

@@ -7,9 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from kru.data import DataError
-from kru.report.inspect import weights_path
-from kru.training.result import read_weights
+from kru.lab.data import DataError
+from kru.lab.report.inspect import weights_path
+from kru.lab.result import read_weights
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kru.data import list_files
+from kru.lab.data import list_files
 
 
 @pytest.fixture(scope="session")

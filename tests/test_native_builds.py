@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kru
-from kru.ops import native
+from kru.ops import bindings
 
 HEADER = Path(__file__).parents[1] / "csrc" / "kru.h"
 SOURCE = Path(__file__).parents[1] / "csrc" / "selftest" / "main.cpp"
@@ -26,7 +26,7 @@ LEVELS = {
 @pytest.fixture(scope="module")
 def selftest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, linked with the very library that Python has loaded."""
-    if native.library is None:
+    if bindings.library is None:
         pytest.skip("kru has no native library here")
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if compiler is None:
@@ -58,14 +58,14 @@ def test_every_entry_point_agrees_with_literal_loops(selftest: Path, level: str)
 
 
 def test_python_mirrors_the_header() -> None:
-    assert f"#define KRU_INTERFACE {native.INTERFACE}\n" in HEADER.read_text()
+    assert f"#define KRU_INTERFACE {bindings.INTERFACE}\n" in HEADER.read_text()
 
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.library is None:
+    if bindings.library is None:
         pytest.skip("kru has no native library here")
-    monkeypatch.setattr(native, "INTERFACE", -1)
+    monkeypatch.setattr(bindings, "INTERFACE", -1)
     with pytest.warns(
         UserWarning, match="another version of the source; install kru again, or run make setup"
     ):
-        assert native._load() is None
+        assert bindings._load() is None

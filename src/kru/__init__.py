@@ -2,14 +2,14 @@
 
 from kru import baselines
 from kru.compression import compress
-from kru.factors import choose_factors
-from kru.nearest import nearest_kronecker
+from kru.linalg.factors import choose_factors
+from kru.linalg.nearest import nearest_kronecker
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
+from kru.nn.spectrum import spectrum
 from kru.ops import kron_dense, kron_matmul
 from kru.optim import optimizer
-from kru.parameters import parameter_count
-from kru.penalty import unitary_penalty
-from kru.spectrum import spectrum
+from kru.optim.parameters import parameter_count
+from kru.optim.penalty import unitary_penalty
 
 __all__ = [
     "KRU",

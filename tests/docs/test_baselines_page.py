@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kru.cli import parse
-from kru.commands.train import Options
-from kru.parameters import parameter_count
-from kru.training.model import build_model, problem_sizes
-from kru.training.recipes import load_recipe
+from kru.lab.cli import parse
+from kru.lab.commands.train import Options
+from kru.lab.models import build_model, problem_sizes
+from kru.lab.recipes.files import load_recipe
+from kru.optim.parameters import parameter_count
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from kru.cli import COMMANDS
+from kru.lab.cli import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compress.md").read_text(encoding="utf-8")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kru.data import DataError
-from kru.tasks import Task
-from kru.training.model import problem_sizes, seeded_model
-from kru.training.recipes import load_recipe
-from kru.training.result import read_weights, write_weights
+from kru.lab.data import DataError
+from kru.lab.models import problem_sizes, seeded_model
+from kru.lab.recipes.files import load_recipe
+from kru.lab.result import read_weights, write_weights
+from kru.lab.tasks import Task
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

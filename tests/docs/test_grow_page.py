@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from kru.cli import COMMANDS
-from kru.training.recipes import load_recipe, parse_recipe
+from kru.lab.cli import COMMANDS
+from kru.lab.recipes.files import load_recipe, parse_recipe
 
 PAGE = (Path(__file__).parents[2] / "docs" / "grow.md").read_text(encoding="utf-8")
 

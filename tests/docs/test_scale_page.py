@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kru.cli import COMMANDS
-from kru.commands import sweep, train
-from kru.commands.recipe_options import parse_with_recipe
+from kru.lab.cli import COMMANDS
+from kru.lab.commands import sweep, train
+from kru.lab.commands.recipe_options import parse_with_recipe
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

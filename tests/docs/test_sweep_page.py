@@ -4,9 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from kru.cli import COMMANDS
-from kru.sweep.space import parse_space
-from kru.training.recipes import load_recipe
+from kru.lab.cli import COMMANDS
+from kru.lab.recipes.files import load_recipe
+from kru.lab.sweep.space import parse_space
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "sweep.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_the_spaces_are_valid():
 
 
 def test_commands_and_options_exist():
-    from kru.commands.sweep import Options
+    from kru.lab.commands.sweep import Options
 
     assert "sweep" in COMMANDS
     fields = set(Options.__dataclass_fields__)

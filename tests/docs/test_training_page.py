@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kru.cli import COMMANDS
-from kru.report.targets import target_names
-from kru.training.model import build_model, problem_sizes
-from kru.training.recipes import load_recipe, parse_recipe
+from kru.lab.cli import COMMANDS
+from kru.lab.models import build_model, problem_sizes
+from kru.lab.recipes.files import load_recipe, parse_recipe
+from kru.lab.report.targets import target_names
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 

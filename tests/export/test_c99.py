@@ -7,7 +7,7 @@ from torch import nn
 
 import kru
 from kru.export import c99
-from kru.training.model import Model
+from kru.lab.models import Model
 
 from .cases import BIDIRECTIONAL, STREAMS, as_state, build, inputs, random_state, state_tuple
 from .compiled import HERE, WARNINGS, Compiled, read_outputs, run, tool, write_inputs

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kru.cli import main
-from kru.training.result import read_weights
+from kru.lab.cli import main
+from kru.lab.result import read_weights
 
 from .compiled import Compiled
 

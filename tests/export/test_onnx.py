@@ -9,7 +9,7 @@ from torch import nn
 
 import kru
 from kru.export import onnx
-from kru.training.model import Model
+from kru.lab.models import Model
 
 from .cases import BIDIRECTIONAL, STREAMS, as_state, build, inputs, random_state, state_tuple
 

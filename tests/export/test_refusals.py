@@ -14,8 +14,8 @@ import kru
 from kru.baselines import AntisymmetricRNN
 from kru.export import c99, onnx, program
 from kru.export.names import as_comment
+from kru.lab.models import Model
 from kru.matrices import RecurrentMatrix
-from kru.training.model import Model
 
 from .compiled import WARNINGS, run, tool
 

@@ -19,9 +19,9 @@ from kru.matrices import (
     RotationMatrix,
     UnitaryKroneckerMatrix,
 )
+from kru.nn.spectrum import Spectrum
 from kru.ops import kron_dense
 from kru.optim import optimizer
-from kru.spectrum import Spectrum
 
 N = 6
 

@@ -10,7 +10,7 @@ from kru.matrices.reshaping import (
     to_matrices,
     to_stored,
 )
-from kru.ops.kron_reference import kron
+from kru.ops.kron.reference import kron
 
 both_fields = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 

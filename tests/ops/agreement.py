@@ -11,7 +11,7 @@ import torch
 from kron_cases import assert_dense, random_kron_case
 from scan_cases import assert_three_ways, random_scan_case
 
-from kru.ops import native
+from kru.ops import bindings
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
@@ -22,4 +22,4 @@ if __name__ == "__main__":
         assert_dense(random_kron_case(rng))
     for _ in range(count):
         assert_three_ways(random_scan_case(rng))
-    print(native.simd())
+    print(bindings.simd())

@@ -24,8 +24,8 @@ from torch.utils._pytree import tree_map_only
 
 import kru
 from kru.ops import scan
-from kru.ops.staged_scan import staged_scan
-from kru.ops.stages import Diagonal, Fourier, Permutation, Reflection, Rotations
+from kru.ops.chain import staged_scan
+from kru.ops.chain.stages import Diagonal, Fourier, Permutation, Reflection, Rotations
 
 K, r = torch.ops.kru, torch.randn
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import scan
-from kru.ops.scan_reference import scan_reference
+from kru.ops.scan.reference import scan_reference
 
 GATES = {"elman": 1, "lstm": 4, "gru": 3}
 CELLS = [

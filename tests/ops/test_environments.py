@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import kru
-from kru.ops import native
+from kru.ops import bindings
 
 AGREEMENT = Path(__file__).with_name("agreement.py")
 LEVELS = {"avx512": ["avx512", "avx2", "baseline"], "avx2": ["avx2", "baseline"]}.get(
-    native.simd(), [native.simd()]
+    bindings.simd(), [bindings.simd()]
 )
-needs_native = pytest.mark.skipif(native.library is None, reason="there are no native kernels")
+needs_native = pytest.mark.skipif(bindings.library is None, reason="there are no native kernels")
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def test_lower_instruction_sets(level: str) -> None:
 @needs_native
 def test_unknown_instruction_set() -> None:
     """A name that does not exist gives the plainest level."""
-    report = run("-c", "from kru.ops import native; print(native.simd())", KRU_SIMD="nonsense")
+    report = run("-c", "from kru.ops import bindings; print(bindings.simd())", KRU_SIMD="nonsense")
     assert report.stdout.split() == [LEVELS[-1]]
 
 
@@ -82,13 +82,13 @@ def test_memory_full_of_nan(tmp_path: Path) -> None:
     )
     shown = run("-c", "import torch; print(torch.empty(50).isnan().all().item())", LD_PRELOAD=library)
     assert shown.stdout.split() == ["True"]
-    assert run(str(AGREEMENT), LD_PRELOAD=library).stdout.split() == [native.simd()]
+    assert run(str(AGREEMENT), LD_PRELOAD=library).stdout.split() == [bindings.simd()]
 
 
 @needs_native
 def test_tensors_full_of_nan() -> None:
     """torch fills what it allocates; the C library what the kernels allocate, with large numbers."""
-    assert run(str(AGREEMENT), "--fill", MALLOC_PERTURB_="1").stdout.split() == [native.simd()]
+    assert run(str(AGREEMENT), "--fill", MALLOC_PERTURB_="1").stdout.split() == [bindings.simd()]
 
 
 def test_native_kernels_switched_off() -> None:
@@ -103,15 +103,15 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import torch
     import kru
-    import kru.ops.native
+    import kru.ops.bindings
     y = kru.kron_matmul(torch.ones(1, 4), [torch.ones(2, 2)] * 2)
     layer = kru.KRU(3, 4)
     layer(torch.ones(2, 1, 3))[0].sum().backward()
 ours = [str(w.message) for w in caught if "kru" in str(w.message)]
 assert kru.__file__.startswith(sys.argv[1]), kru.__file__
-assert kru.ops.native.library is None
+assert kru.ops.bindings.library is None
 assert y.tolist() == [[4.0] * 4]
-print(len(ours), kru.ops.native.simd(), *ours)
+print(len(ours), kru.ops.bindings.simd(), *ours)
 """
 
 

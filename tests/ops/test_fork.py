@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import kru
-from kru.ops import buffers, native
+from kru.ops import bindings, buffers
 
 from .scan_cases import threads
 
@@ -190,7 +190,7 @@ def computation() -> Callable[[], str]:
     return compute
 
 
-@pytest.mark.skipif(native.library is None, reason="there are no native kernels")
+@pytest.mark.skipif(bindings.library is None, reason="there are no native kernels")
 @pytest.mark.parametrize("grandchild", [False, True], ids=["child", "grandchild"])
 def test_several_threads_in_a_child_of_a_process_with_several_threads(grandchild: bool) -> None:
     """GNU OpenMP would wait for the parent's threads, which the child does not have."""

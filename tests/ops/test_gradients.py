@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import kru
-from kru.ops.kron_reference import kron_matmul_reference
+from kru.ops.kron.reference import kron_matmul_reference
 
 from .kron_cases import dense_matrix
 from .scan_cases import CELLS, ScanCase, run_reference, run_scan

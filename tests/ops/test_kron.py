@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kru
-from kru.ops.kron_reference import kron_matmul_reference
+from kru.ops.kron.reference import kron_matmul_reference
 
 from .kron_cases import DTYPES, VIEWS, KronCase, assert_dense, dense_matrix, random_kron_case
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kru.ops import native
+from kru.ops import bindings
 
 from .peak_memory import BATCH, STEPS, UNITS
 
@@ -33,7 +33,7 @@ VALUES = {
 }
 
 
-@pytest.mark.skipif(native.library is None, reason="the reference keeps what autograd keeps")
+@pytest.mark.skipif(bindings.library is None, reason="the reference keeps what autograd keeps")
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux's peak counter")
 def test_peak_memory() -> None:
     """What a training step takes whose loss is on the last state: for each step and sequence, in N values,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kru.ops import scan
-from kru.ops.scan_reference import MODRELU_FLOOR, scan_reference
+from kru.ops.scan.reference import MODRELU_FLOOR, scan_reference
 
 FIELDS = ["real", "complex"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import kru
-from kru.ops import native
+from kru.ops import bindings
 
-pytestmark = pytest.mark.skipif(native.library is None, reason="there are no native kernels")
+pytestmark = pytest.mark.skipif(bindings.library is None, reason="there are no native kernels")
 needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
 SETUP = """
@@ -157,12 +157,12 @@ def test_views_inside_their_storage_are_in_memory() -> None:
         whole[:, :0],
         whole[:1].expand(9, 6),
     ]
-    assert all(native.in_memory(view) for view in views)
+    assert all(bindings.in_memory(view) for view in views)
     start, rest = whole[:3], whole[1:]
     whole.untyped_storage().resize_(whole.nbytes - 1)
-    assert [native.in_memory(view) for view in views] == [False, False, False, False, True, True]
-    assert native.contiguous_address(start) == whole.data_ptr()
-    assert native.contiguous_address(rest) == 0
+    assert [bindings.in_memory(view) for view in views] == [False, False, False, False, True, True]
+    assert bindings.contiguous_address(start) == whole.data_ptr()
+    assert bindings.contiguous_address(rest) == 0
 
 
 def test_factors_that_are_views() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kru.ops import scan, scan_native
+from kru.ops import scan
+from kru.ops.scan import native as scan_native
 
 from .scan_cases import (
     CELLS,

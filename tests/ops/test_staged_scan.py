@@ -11,11 +11,11 @@ from torch import Tensor
 import kru
 from kru.matrices import RestrictedUnitaryMatrix, RotationMatrix, StructuredMatrix
 from kru.nn.baseline import Baseline
-from kru.ops import native, scan
-from kru.ops.scan_native import SMALL_INPUT
-from kru.ops.staged_reference import staged_scan_reference
-from kru.ops.staged_scan import staged_scan
-from kru.ops.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
+from kru.ops import bindings, scan
+from kru.ops.chain import staged_scan
+from kru.ops.chain.reference import staged_scan_reference
+from kru.ops.chain.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
+from kru.ops.scan.native import SMALL_INPUT
 
 from .scan_cases import threads
 
@@ -126,7 +126,7 @@ def test_derivatives_of_the_input_map_numerically() -> None:
 
 @pytest.mark.parametrize("name", ["dense", "symbols"])
 def test_operator_is_registered_as_torch_expects(name: str) -> None:
-    if native.library is None:
+    if bindings.library is None:
         pytest.skip("kru has no native library here")
     torch.manual_seed(0)
     x, matrix = INPUTS[name], RestrictedUnitaryMatrix(5, dtype=torch.float64)
@@ -302,7 +302,7 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
 def test_layers_run_as_is_faster(
     layer: Baseline, batch: int, staged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if native.library is None:
+    if bindings.library is None:
         pytest.skip("kru has no native library here")
     dense = []
     factors = StructuredMatrix.factors

@@ -7,13 +7,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import kru
-from kru.ops import native, scan_native
-from kru.ops.scan_reference import input_part
+from kru.ops import bindings
+from kru.ops.scan import native
+from kru.ops.scan.reference import input_part
 
 from .scan_cases import CELLS, INPUTS, ScanCase, run_scan
 
 pytestmark = pytest.mark.skipif(
-    native.library is None, reason="without native kernels there are no operators"
+    bindings.library is None, reason="without native kernels there are no operators"
 )
 
 
@@ -124,7 +125,7 @@ def test_small_inputs_are_multiplied_in_the_kernel(
         calls.append(arguments)
         return input_part(*arguments)
 
-    monkeypatch.setattr(scan_native, "input_part", recorded)
+    monkeypatch.setattr(native, "input_part", recorded)
     spy = spied(ScanCase(*cell, inputs=inputs), (), lambda states, h, _: h.sum())
     assert len(calls) == (1 if inputs in ("large", "part") else 0)
     assert [name for name, _, _ in spy.calls] == ["scan", "scan_backward"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from kru.tasks import CopyMemory
+from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.tasks import CopyMemory
 from kru.training.checkpoint import Checkpoint, Progress, read_tensors, write_tensors
-from kru.training.config import ModelConfig, Recipe
 from kru.training.files import write_atomically
 
 RECIPE = Recipe(CopyMemory(12), ModelConfig(factors=(16, 8)), steps=5, name="mine")

@@ -15,14 +15,14 @@ import pytest
 from safetensors.torch import load_file
 from torch.distributed import HashStore
 
-from kru.cli import main
+from kru.lab.cli import main
+from kru.lab.recipes.files import load_recipe
+from kru.lab.recipes.settings import Recipe
+from kru.lab.result import read_result
 from kru.training.checkpoint import Checkpoint
-from kru.training.config import Recipe
 from kru.training.distributed import Processes, agree_on_name, joined
 from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
-from kru.training.recipes import load_recipe
-from kru.training.result import read_result
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

@@ -5,15 +5,15 @@ import pytest
 import torch
 
 import kru
-from kru.tasks import PennTreebank
-from kru.tasks.penn_treebank import PennTreebankTask
+from kru.lab.models import Sizes, seeded_model
+from kru.lab.recipes.files import load_recipe, with_budget
+from kru.lab.recipes.settings import ModelConfig
+from kru.lab.tasks import PennTreebank
+from kru.lab.tasks.penn_treebank import PennTreebankTask
 from kru.training.checkpoint import Checkpoint
-from kru.training.config import ModelConfig
 from kru.training.interrupt import Interrupted
 from kru.training.loop import DivergedError, Trainer
 from kru.training.metrics import read_metrics
-from kru.training.model import Sizes, seeded_model
-from kru.training.recipes import load_recipe, with_budget
 
 
 def interrupt_at(call):

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kru.tasks import Adding, Music, PennTreebank
-from kru.tasks.music import MusicTask
-from kru.tasks.penn_treebank import PennTreebankTask
+from kru.lab.recipes.files import load_recipe
+from kru.lab.recipes.settings import EvaluationConfig, GrowthConfig, ModelConfig, OptimizerConfig, Recipe
+from kru.lab.run import Place, train
+from kru.lab.tasks import Adding, Music, PennTreebank
+from kru.lab.tasks.music import MusicTask
+from kru.lab.tasks.penn_treebank import PennTreebankTask
 from kru.training.checkpoint import Checkpoint
-from kru.training.config import EvaluationConfig, GrowthConfig, ModelConfig, OptimizerConfig, Recipe
 from kru.training.distributed import joined
 from kru.training.interrupt import Interrupted
 from kru.training.loop import Trainer
-from kru.training.recipes import load_recipe
-from kru.training.run import Place, train
 
 
 def music(sequences):

@@ -6,8 +6,8 @@ from math import log
 
 from torch import Tensor
 
-from kru.factors import Shapes
-from kru.nearest import two_factor_errors
+from kru.linalg.factors import Shapes
+from kru.linalg.nearest import two_factor_errors
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from kru.compression.choice import Candidate, candidates, choose
 from kru.compression.dense_layers import TORCH_LAYERS, dense_layer
 from kru.compression.inputs import Moments, input_moments
 from kru.compression.report import CompressedMatrix, CompressionReport
-from kru.factors import Shapes, check_rank, parse_factors
+from kru.linalg.factors import Shapes, check_rank, parse_factors
+from kru.linalg.nearest import largest_rank, nearest_kronecker
 from kru.matrices.reshaping import to_stored
-from kru.nearest import largest_rank, nearest_kronecker
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
 from kru.nn.recurrent import Recurrent
 from kru.ops import kron_dense
-from kru.parameters import parameter_count
+from kru.optim.parameters import parameter_count
 
 OUR_LAYERS = (KRU, KRULSTM, KRUGRU)
 

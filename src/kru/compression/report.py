@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kru.factors import Shapes, product_text
+from kru.linalg.factors import Shapes, product_text
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kru.export.network import Array, Matrix, Recurrence, merge_small_factors
 from kru.export.onnx_graph import Graph
-from kru.ops.scan_reference import LEAK, MODRELU_FLOOR
+from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
 
 
 class Stage(NamedTuple):

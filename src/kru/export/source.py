@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from kru.export.network import Affine, Array, Matrix, Network, Recurrence
 from kru.export.torch_modules import Sequence
+from kru.lab.models import Model, problem_sizes
+from kru.lab.result import read_weights
 from kru.nn.recurrent import Recurrent
-from kru.ops.kron_reference import terms_of
-from kru.training.model import Model, problem_sizes
-from kru.training.result import read_weights
+from kru.ops.kron.reference import terms_of
 
 CELLS = ("elman", "lstm", "gru")
 NONLINEARITIES = ("modrelu", "tanh", "relu", "leaky_relu", "identity")

@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 from kru.export.network import Network, Recurrence, merge_small_factors
-from kru.ops.scan_reference import input_part, scan_reference
+from kru.ops.scan.reference import input_part, scan_reference
 
 
 class Direction(nn.Module):
-    """One layer in one direction, by the definition in `kru.ops.scan_reference`."""
+    """One layer in one direction, by the definition in `kru.ops.scan.reference`."""
 
     weight: Tensor
     bias: Tensor | None

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.triangle import skew_symmetric
-from kru.precision import computing_dtype
+from kru.ops.precision import computing_dtype
 
 
 class AntisymmetricMatrix(RecurrentMatrix):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes, product_text
-from kru.moments import Replacement
+from kru.linalg.factors import Shapes, product_text
+from kru.matrices.moments import Replacement
 
 CONSTRAINTS = ("soft", "exact", "none")
 

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes
+from kru.linalg.factors import Shapes
+from kru.linalg.unitary import initial_factor
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.factored import expect_neighbours
+from kru.matrices.moments import Replacement
 from kru.matrices.reshaping import (
     nearest_pair,
     nearest_unitary,
@@ -16,10 +18,8 @@ from kru.matrices.reshaping import (
     to_stored,
 )
 from kru.matrices.triangle import lower_triangle, skew_symmetric
-from kru.moments import Replacement
-from kru.ops.kron_reference import kron
-from kru.precision import computing_dtype, without_autocast
-from kru.unitary import initial_factor
+from kru.ops.kron.reference import kron
+from kru.ops.precision import computing_dtype, without_autocast
 
 
 class UnitaryKroneckerMatrix(RecurrentMatrix):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes, parse_factors, product_text
+from kru.linalg.factors import Shapes, parse_factors, product_text
+from kru.matrices.moments import Carry, Replacement
 from kru.matrices.reshaping import (
     merged_gradient,
     merged_square,
@@ -16,9 +17,8 @@ from kru.matrices.reshaping import (
     to_matrices,
     to_stored,
 )
-from kru.moments import Carry, Replacement
-from kru.ops.kron_reference import kron
-from kru.precision import computing_dtype
+from kru.ops.kron.reference import kron
+from kru.ops.precision import computing_dtype
 
 
 class Factored(nn.Module):

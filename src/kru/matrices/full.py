@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
+from kru.linalg.unitary import initial_factor
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.exact import polished
-from kru.precision import computing_dtype, without_autocast
-from kru.unitary import initial_factor
+from kru.ops.precision import computing_dtype, without_autocast
 
 
 class FullUnitaryMatrix(RecurrentMatrix):

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from kru.matrices.base import RecurrentMatrix
 from kru.matrices.triangle import lower_triangle
-from kru.precision import computing_dtype, without_autocast
+from kru.ops.precision import computing_dtype, without_autocast
 
 
 class HouseholderMatrix(RecurrentMatrix):

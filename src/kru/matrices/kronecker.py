@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import Shapes, check_rank, square_shapes
+from kru.linalg.factors import Shapes, check_rank, square_shapes
+from kru.linalg.unitary import initial_factor
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
 from kru.matrices.exact import UnitaryKroneckerMatrix
 from kru.matrices.factored import Factored
-from kru.precision import computing_dtype
-from kru.unitary import initial_factor
+from kru.ops.precision import computing_dtype
 
 
 class KroneckerMatrix(Factored, RecurrentMatrix):

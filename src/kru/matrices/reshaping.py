@@ -8,9 +8,9 @@ dL/dRe(W) + i dL/dIm(W), so that dL = Re <G, dW> with <G, W> = sum conj(G) W in 
 import torch
 from torch import Tensor
 
-from kru.factors import Shapes
-from kru.nearest import nearest_kronecker
-from kru.ops.kron_reference import kron
+from kru.linalg.factors import Shapes
+from kru.linalg.nearest import nearest_kronecker
+from kru.ops.kron.reference import kron
 
 MATRIX = (-2, -1)
 

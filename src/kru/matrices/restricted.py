@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from kru.matrices.structured import StructuredMatrix
-from kru.ops.stages import Diagonal, Fourier, Permutation, Reflection, Stage
-from kru.precision import computing_dtype
+from kru.ops.chain.stages import Diagonal, Fourier, Permutation, Reflection, Stage
+from kru.ops.precision import computing_dtype
 
 
 class RestrictedUnitaryMatrix(StructuredMatrix):

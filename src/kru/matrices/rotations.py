@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from kru.matrices.structured import StructuredMatrix
-from kru.ops.stages import Diagonal, Rotations, Stage
-from kru.precision import computing_dtype
+from kru.ops.chain.stages import Diagonal, Rotations, Stage
+from kru.ops.precision import computing_dtype
 
 ARRANGEMENTS = ("tunable", "fft")
 

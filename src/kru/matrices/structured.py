@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kru.matrices.base import RecurrentMatrix
-from kru.ops.stages import Stage, apply
+from kru.ops.chain.stages import Stage, apply
 
 
 class StructuredMatrix(RecurrentMatrix):

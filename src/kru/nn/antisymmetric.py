@@ -9,7 +9,7 @@ from torch import Tensor
 from kru.matrices import AntisymmetricMatrix
 from kru.nn.recurrent import Recurrent
 from kru.ops.euler import euler_scan
-from kru.ops.scan_reference import input_part
+from kru.ops.scan.reference import input_part
 
 
 class AntisymmetricRNN(Recurrent):

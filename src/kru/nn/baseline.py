@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kru.matrices import RecurrentMatrix, StructuredMatrix
 from kru.nn.elman import Elman
-from kru.ops.staged_scan import runs_native, staged_scan
+from kru.ops.chain import runs_native, staged_scan
 
 
 class Baseline(Elman):

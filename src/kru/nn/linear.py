@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from kru.factors import check_rank, parse_factors, product_text, rectangular_shapes
+from kru.linalg.factors import check_rank, parse_factors, product_text, rectangular_shapes
+from kru.linalg.unitary import initial_factor
 from kru.matrices.factored import Factored
 from kru.nn.reshaping import Reshaped, merge, raise_rank, split
 from kru.ops import kron_matmul
-from kru.precision import computing_dtype, without_autocast
-from kru.unitary import initial_factor
+from kru.ops.precision import computing_dtype, without_autocast
 
 
 class KroneckerLinear(Factored):

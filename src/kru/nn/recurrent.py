@@ -14,7 +14,7 @@ from kru.nn.reshaping import Reshapable
 from kru.nn.sequences import SYMBOLS, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
-from kru.precision import computing_dtype, without_autocast
+from kru.ops.precision import computing_dtype, without_autocast
 
 
 class Recurrent(Reshapable):

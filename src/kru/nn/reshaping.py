@@ -8,8 +8,8 @@ from torch import nn
 
 from kru.matrices import RecurrentMatrix
 from kru.matrices.factored import Factored, expect_neighbours, expect_terms, split_shapes
-from kru.moments import Replacement, carry_over
-from kru.penalty import unitary_penalty
+from kru.matrices.moments import Replacement, carry_over
+from kru.optim.penalty import unitary_penalty
 
 Owner = RecurrentMatrix | Factored
 """A module whose parameters are factors."""

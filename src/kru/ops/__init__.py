@@ -5,7 +5,7 @@ any device, and a native one in C++ for the CPU.
 """
 
 from kru.ops.kron import kron_matmul
-from kru.ops.kron_reference import kron_dense
+from kru.ops.kron.reference import kron_dense
 from kru.ops.scan import ScanResult, scan
 
 __all__ = ["ScanResult", "kron_dense", "kron_matmul", "scan"]

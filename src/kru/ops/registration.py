@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kru.ops.native import check_memory
+from kru.ops.bindings import check_memory
 
 _library: Any = torch.library.Library("kru", "FRAGMENT")  # type: ignore[no-untyped-call]
 

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from kru.lab.recipes.files import recipe_from, recipe_mapping
+from kru.lab.recipes.settings import Recipe
 from kru.nn.states import State
-from kru.training.config import Recipe
 from kru.training.files import write_atomically
 from kru.training.plain_json import NUMBER, mismatches, parse_json
-from kru.training.recipes import recipe_from, recipe_mapping
 
 FORMAT = "kru 1"
 

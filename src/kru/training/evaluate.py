@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
+from kru.lab.models import Model
+from kru.lab.tasks import Score, Split, Task
 from kru.nn.states import State
-from kru.tasks import Score, Split, Task
 from kru.training.distributed import Processes
-from kru.training.model import Model
 
 
 def evaluate(

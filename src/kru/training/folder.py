@@ -8,11 +8,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from kru.lab.recipes.files import differences
+from kru.lab.recipes.settings import BUDGET, Recipe
+from kru.lab.result import parse_result, read_result
 from kru.training.checkpoint import read_tensors
-from kru.training.config import BUDGET, Recipe
 from kru.training.files import sync_directory
-from kru.training.recipes import differences
-from kru.training.result import parse_result, read_result
 
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"

@@ -8,13 +8,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from kru.factors import Shapes, product_text
+from kru.lab.models import Model, Sizes, build_model
+from kru.lab.recipes.settings import GrowthConfig, ModelConfig, Recipe
+from kru.lab.tasks import Measure
+from kru.linalg.factors import Shapes, product_text
 from kru.matrices import KroneckerMatrix, RecurrentMatrix, UnitaryKroneckerMatrix
-from kru.parameters import parameter_count
-from kru.tasks import Measure
+from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import Progress
-from kru.training.config import GrowthConfig, ModelConfig, Recipe
-from kru.training.model import Model, Sizes, build_model
 
 
 @dataclass(frozen=True)

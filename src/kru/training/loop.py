@@ -9,21 +9,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from kru.lab.models import Model, Sizes, seeded_model
+from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.tasks import Batches, Task
+from kru.nn.spectrum import spectrum
 from kru.nn.states import State
 from kru.optim import optimizer
-from kru.penalty import unitary_penalty
-from kru.spectrum import spectrum
-from kru.tasks import Batches, Task
-from kru.tasks.base import SPLITS
+from kru.optim.penalty import unitary_penalty
 from kru.training.allocator import keep_freed_memory
 from kru.training.checkpoint import Checkpoint, Progress
-from kru.training.config import ModelConfig, Recipe
 from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
 from kru.training.growth import Grown, Step, expect_growable, grow, grown_config, next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
-from kru.training.model import Model, Sizes, seeded_model
+from kru.training.task import SPLITS
 
 LOG_EVERY = 20
 """Steps between two lines of training loss in metrics.jsonl."""

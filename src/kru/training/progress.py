@@ -8,8 +8,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from kru.tasks import Task
-from kru.training.config import Recipe
+from kru.lab.recipes.settings import Recipe
+from kru.lab.tasks import Task
 from kru.training.loop import Event, Trainer
 
 

@@ -1,0 +1,164 @@
+"""The command line: `kru COMMAND ...`."""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tyro
+
+from kru.lab.data import DataError
+from kru.lab.spelling import did_you_mean
+from kru.training.wrong_path import is_wrong_path
+
+
+class Command(NamedTuple):
+    """A command: the function `run` of a module takes its arguments and returns the exit code."""
+
+    module: str
+    help: str
+
+
+# Each command's module is imported when it is called, so that `kru --help` answers at once.
+COMMANDS = {
+    "train": Command("kru.lab.commands.train", "train a model by a recipe, or go on with an interrupted run"),
+    "recipes": Command("kru.lab.commands.recipes", "list the recipes, with parameters and expected minutes"),
+    "evaluate": Command("kru.lab.commands.evaluate", "measure trained weights on the test data"),
+    "results": Command("kru.lab.commands.results", "the paper's tables with our figures beside the paper's"),
+    "plot": Command("kru.lab.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
+    "inspect": Command("kru.lab.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
+    "reproduce": Command(
+        "kru.lab.commands.reproduce", "run everything behind a table or figure of the paper"
+    ),
+    "study": Command(
+        "kru.lab.commands.study", "vary one setting over several seeds, as in the paper's last part"
+    ),
+    "sweep": Command(
+        "kru.lab.commands.sweep", "search for good settings of a recipe, with any number of workers"
+    ),
+    "compress": Command(
+        "kru.lab.commands.compress", "replace a trained model's recurrent matrices by small factors"
+    ),
+    "export": Command(
+        "kru.lab.commands.export", "write a trained model as ONNX, C99 or a torch.export program"
+    ),
+    "data": Command("kru.lab.commands.data", "list, fetch, check and generate data"),
+}
+
+
+class UsageError(Exception):
+    """Arguments that make no sense; the message is one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code: 0, 2 for bad input, 1 for other failures, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if arguments[0] == "--version":
+        import kru
+
+        print(kru.__version__)
+        return 0
+    name = arguments[0]
+    try:
+        if name not in COMMANDS:
+            near = did_you_mean(name, COMMANDS)
+            raise UsageError(f"no command {name!r}{near}; expected one of {', '.join(COMMANDS)}")
+        code: int = importlib.import_module(COMMANDS[name].module).run(arguments[1:])
+        sys.stdout.flush()
+        return code
+    except (UsageError, DataError, ValueError, OverflowError) as error:
+        return _fail(name, str(error) or type(error).__name__, 2)
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; nothing more may be written, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        message = f"{os.fsdecode(error.filename)}: {error.strerror}" if named else str(error)
+        return _fail(name, message, 2 if is_wrong_path(error) else 1)
+    except MemoryError as error:
+        return _fail(name, f"not enough memory{f' ({error})' if str(error) else ''}", 1)
+    except RuntimeError as error:
+        return _fail(name, str(error) or type(error).__name__, 1)
+    except KeyboardInterrupt:
+        print(f"kru {name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def usage() -> str:
+    """What `kru --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [
+        "usage: kru COMMAND ...",
+        "",
+        "Recurrent networks with Kronecker factors: train them, reproduce the paper.",
+        "",
+    ]
+    lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
+    lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
+    return "\n".join(lines)
+
+
+def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **options: Any) -> Any:
+    """`tyro.cli` whose complaint is one line.
+
+    Raises:
+        UsageError: the arguments are wrong.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog=f"kru {name}",
+                args=list(arguments),
+                config=(tyro.conf.AvoidSubcommands,),
+                **options,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(_complaint(complaint.getvalue())) from None
+
+
+def _complaint(box: str) -> str:
+    """What a message of tyro says before its second rule, its title left out, and the option that was meant.
+
+    >>> _complaint("╭─ Value error ──╮\\n│ Too many       │\\n│ ────────────── │\\n│ See --help     │")
+    'Too many'
+    >>> _complaint("╭─ Options ──╮\\n│ No --sed   │\\n│ ────────── │\\n│ Perhaps:   │\\n│  --seed INT │")
+    'No --sed (did you mean --seed?)'
+    """
+    # Where the output can't have the characters of a frame, the title is a line with a rule below it.
+    paragraphs: list[list[str]] = [[]]
+    for line in box.strip().splitlines():
+        text = line.strip("│| ")
+        if line.startswith(("╭", "╰")):
+            continue
+        if text and not text.strip("─-"):
+            paragraphs.append([])
+        else:
+            paragraphs[-1].append(text)
+    first = 0 if box.startswith("╭") or len(paragraphs) == 1 else 1
+    meant = next(
+        (
+            line.split()[0]
+            for paragraph in paragraphs[first + 1 :]
+            if paragraph and paragraph[0].startswith("Perhaps")
+            for line in paragraph
+            if line.startswith("--")
+        ),
+        None,
+    )
+    return " ".join(paragraphs[first]) + (f" (did you mean {meant}?)" if meant else "")
+
+
+def _fail(name: str, message: str, code: int) -> int:
+    print(f"kru {name}: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,127 @@
+"""`kru compress RUN`."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from kru.lab.cli import parse
+from kru.lab.commands.train import summary
+from kru.lab.compressed import CompressedRun, compress_run, fine_tuning
+from kru.lab.result import read_weights, write_weights
+from kru.lab.run import CHECKPOINT, WEIGHTS, Place, RunError, train, weights_path
+from kru.training.evaluate import evaluate
+from kru.training.files import expect_folder
+from kru.training.interrupt import Interrupted
+
+
+@dataclass(frozen=True)
+class Options:
+    """Replace the recurrent matrices of a trained model by their nearest sums of Kronecker products.
+
+    The compressed weights are written, measured, and on demand trained further.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """folder of a run such as runs/jsb-lstm-seed1, or weights such as results/weights/jsb-lstm-seed1"""
+    max_parameters: int = 0
+    """upper limit of the recurrent parameters; two factors and the number of terms are chosen within it"""
+    factors: tuple[int, ...] = ()
+    """instead of a limit: the sizes of the factors"""
+    rank: int = 0
+    """the number of terms; 0: as many as the limit allows, with --factors one"""
+    batches: int = 20
+    """training batches for the states on which errors count; 0: the matrices for their own sake"""
+    fine_tune: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """train the compressed model further"""
+    epochs: int = 10
+    """for so many passes over the training data"""
+    steps: int = 0
+    """or, where it is not 0, for so many steps"""
+    rate: float = 0.5
+    """with the recipe's learning rate times this, which falls to zero on the way"""
+    data_dir: Path | None = None
+    """the data directory; else KRU_DATA, else the user's cache"""
+    out: Path | None = None
+    """folder for the compressed weights and the run that trains them; else runs/RECIPE-compressed-seedN"""
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """show no progress"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "compress", arguments)
+    _expect(options)
+    source = weights_path(options.run)
+    recipe, model = read_weights(source)
+    name = f"{recipe.name}-compressed"
+    folder = options.out or Path("runs") / f"{name}-seed{recipe.seed}"
+    expect_folder(folder)
+    _expect_unused(folder, source, fine_tune=options.fine_tune)
+    task = recipe.task.load(options.data_dir)
+    compressed = compress_run(
+        recipe,
+        model,
+        task,
+        max_parameters=options.max_parameters or None,
+        factors=options.factors or None,
+        rank=options.rank or None,
+        batches=options.batches,
+    )
+    recipe = replace(compressed.recipe, name=name)
+    print(f"{compressed.report}\n", flush=True)
+    for label, measured in (("before", model), ("compressed", compressed.model)):
+        value = evaluate(measured, task, "test", recipe.evaluation.batch_size)
+        print(f"{label}: {task.measure.name} {value:.6g} on test", flush=True)
+    if not options.fine_tune:
+        write_weights(folder / WEIGHTS, compressed.model.state_dict(), recipe)
+        print(f"weights: {folder / WEIGHTS}")
+        return 0
+    return _fine_tune(options, replace(compressed, recipe=recipe), folder, arguments)
+
+
+def _fine_tune(options: Options, compressed: CompressedRun, folder: Path, arguments: Sequence[str]) -> int:
+    budget = {"steps": options.steps} if options.steps else {"epochs": options.epochs}
+    recipe = fine_tuning(compressed.recipe, options.rate, **budget)
+    place = Place(folder, options.data_dir, quiet=options.quiet)
+    command = shlex.join(["kru compress", *arguments]).replace("'kru compress'", "kru compress")
+    try:
+        result: dict[str, Any] = train(
+            recipe, "", place, start=compressed.model.state_dict(), command=command
+        )
+    except Interrupted as stop:
+        print(
+            f"kru compress: stopped with a checkpoint in {folder}; the same command goes on", file=sys.stderr
+        )
+        return 128 + stop.signal
+    except RunError as error:
+        print(f"kru compress: {error}", file=sys.stderr)
+        return 1
+    print(f"trained further: {summary(result)}")
+    return 0
+
+
+def _expect_unused(folder: Path, source: Path, *, fine_tune: bool) -> None:
+    """Raise if the compressed weights would replace those they are made of, or those of a run."""
+    weights = folder / WEIGHTS
+    if weights.exists() and weights.samefile(source):
+        raise ValueError(f"out: expected another folder than that of the weights to compress, got {folder}")
+    # What trains further goes on with its own run there, and refuses any other.
+    if not fine_tune and (folder / CHECKPOINT).exists():
+        raise ValueError(f"out: expected a folder without a run, got {folder}, which has {CHECKPOINT}")
+
+
+def _expect(options: Options) -> None:
+    for name in ("max_parameters", "rank", "batches", "steps"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"{name.replace('_', '-')}: expected at least 0, got {getattr(options, name)}")
+    if bool(options.max_parameters) == bool(options.factors):
+        given = "both" if options.factors else "neither"
+        raise ValueError(f"max-parameters, factors: expected one of them, got {given}")
+    if options.epochs < 1:
+        raise ValueError(f"epochs: expected at least 1, got {options.epochs}")
+    if not options.rate > 0:
+        raise ValueError(f"rate: expected above 0, got {options.rate}")

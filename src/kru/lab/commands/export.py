@@ -1,0 +1,44 @@
+"""`kru export WEIGHTS --to FORMAT -o DIR`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from kru import export
+from kru.lab.cli import parse
+from kru.lab.run import weights_path
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a trained model as ONNX, as C99 for microcontrollers, or as torch.export programs."""
+
+    weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
+    """weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    to: Literal["onnx", "c99", "pt2"]
+    """the format"""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
+    """a new folder for the files"""
+    name: str = "model"
+    """how files, and identifiers in C, begin"""
+    int8: bool = False
+    """c99: store large matrices as integers of 8 bits with a scale for each row"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "export", arguments)
+    if options.int8 and options.to != "c99":
+        raise ValueError(f"int8: expected --to c99, got --to {options.to}")
+    path = weights_path(options.weights)
+    written: export.Export
+    if options.to == "c99":
+        written = export.c99(path, options.out, name=options.name, int8=options.int8)
+    else:
+        write = export.onnx if options.to == "onnx" else export.program
+        written = write(path, options.out, name=options.name)
+    files = [f"{file}  {file.stat().st_size:,} bytes" for file in written.files]
+    print("\n".join([*files, *written.notes]))
+    return 0

@@ -1,0 +1,30 @@
+"""Options of commands whose first argument is a recipe, each setting of which is an option as well."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kru.lab.cli import UsageError, parse
+from kru.lab.recipes.files import load_recipe, with_budget
+from kru.lab.recipes.settings import BUDGET, Recipe
+
+RECIPE_HELP = """\
+RECIPE is a name that `kru recipes` lists, or the path of a .toml file of your own. Every setting of it can
+be changed here; the defaults shown are the recipe's. A --steps, --epochs or --minutes given here replaces
+its whole budget."""
+
+
+def parse_with_recipe(
+    kind: Callable[[Recipe], Any], name: str, arguments: Sequence[str], description: str
+) -> tuple[str, Any]:
+    """The recipe as it was given, by name or path, and the options `kind`, whose first field it is."""
+    asks_help = any(argument in ("-h", "--help") for argument in arguments)
+    if arguments and not arguments[0].startswith("-"):
+        source, rest = arguments[0], list(arguments[1:])
+    elif asks_help:
+        source, rest = "copy-1000-kru", ["--help"]
+    else:
+        raise UsageError("expected the name of a recipe first; `kru recipes` lists them")
+    recipe = load_recipe(source)
+    if any(argument.split("=")[0] in [f"--{bound}" for bound in BUDGET] for argument in rest):
+        recipe = with_budget(recipe)
+    return source, parse(kind, f"{name} {source}", rest, default=kind(recipe), description=description)

@@ -1,0 +1,92 @@
+"""`kru reproduce TARGET`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kru.lab.cli import parse
+from kru.lab.commands.train import record, summary
+from kru.lab.recipes.settings import Recipe
+from kru.lab.report.figures import WALL_CLOCK, draw_figures
+from kru.lab.report.records import read_results
+from kru.lab.report.tables import make_tables
+from kru.lab.report.targets import target_recipes
+from kru.lab.result import read_result
+from kru.lab.run import RESULT, DivergedRunError, Place, RunError, train
+from kru.training.interrupt import Interrupted
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run all recipes of a table or figure of the paper, then print its table and draw its figure.
+
+    What is recorded already is skipped, and what was interrupted goes on, so the same command can be given
+    until all is done.
+    """
+
+    target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
+    """copy, adding, mnist, ptb, music, timit or wall-clock"""
+    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """a small version in minutes: shorter sequences or fewer steps, the same for all models"""
+    seeds: tuple[int, ...] = (1,)
+    """the seeds to run"""
+    results: Path | None = None
+    """where to record results; else the folder results, of wall-clock results/wall-clock, for the quick version
+    runs/quick/results"""
+    out: Path | None = None
+    """folder of the runs; else runs, for the quick version runs/quick. Another corpus needs another folder"""
+    data_dir: Path | None = None
+    """the data directory; else KRU_DATA, else the user's cache"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options = parse(Options, "reproduce", arguments)
+    # Times compare within one run only, so that of the wall-clock figure never takes what others recorded.
+    apart = WALL_CLOCK if options.target == WALL_CLOCK and not options.quick else ""
+    base = options.out or (Path("runs/quick") if options.quick else Path("runs", apart))
+    results = options.results or (base / "results" if options.quick else Path("results", apart))
+    recipes = [
+        replace(recipe, seed=seed)
+        for recipe in target_recipes(options.target, quick=options.quick)
+        for seed in options.seeds
+    ]
+    failed = []
+    for recipe in recipes:
+        name = f"{recipe.name}-seed{recipe.seed}"
+        if (results / f"{name}.json").exists():
+            print(f"{name}: already recorded in {results}", file=sys.stderr)
+            continue
+        try:
+            _run(recipe, Place(base / name, options.data_dir, results=results))
+        except Interrupted as stop:
+            print(
+                f"kru reproduce: stopped in {name}, with a checkpoint; the same command goes on",
+                file=sys.stderr,
+            )
+            return 128 + stop.signal
+        except RunError as error:
+            print(f"kru reproduce: {name}: {error}", file=sys.stderr)
+            failed.append(name)
+    if not results.is_dir():
+        raise RunError(f"no run of {options.target} was recorded")
+    target = "music" if options.target == WALL_CLOCK else options.target
+    recorded = read_results(results)
+    print("\n\n".join(table.plain() for table in make_tables(recorded, [target]) if table.runs))
+    for path in draw_figures(recorded, results / "figures", [options.target]):
+        print(f"figure: {path}")
+    return 1 if failed else 0
+
+
+def _run(recipe: Recipe, place: Place) -> None:
+    """Train and record; of a run that diverged, what it had reached."""
+    try:
+        result = train(recipe, recipe.name, place)
+    except DivergedRunError:
+        record(read_result(place.folder / RESULT), place.folder, place.results)
+        raise
+    record(result, place.folder, place.results)
+    print(summary(result), file=sys.stderr)

@@ -1,0 +1,147 @@
+"""`kru sweep RECIPE`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
+from kru.lab.recipes.settings import Recipe, expect_budget
+from kru.lab.run import Place
+from kru.training.interrupt import Interrupted
+
+if TYPE_CHECKING:
+    from kru.lab.sweep.storage import Store
+
+DESCRIPTION = f"""Search for good settings: kru sweep RECIPE --space SPACE.toml [OPTIONS]
+
+{RECIPE_HELP}
+SPACE.toml says what is varied, such as: optimizer.lr = {{low = 1e-4, high = 1e-2, log = true}}
+
+The same command, given again, goes on: after Ctrl-C, a crash or kill -9. Given on other machines with the
+same --study and --storage, it adds workers. --show prints what was found, also while workers run."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `kru sweep` takes after the name of the recipe."""
+
+    recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+    space: Path | None = None
+    """TOML file with the fields to vary and their ranges or choices"""
+    trials: int = 0
+    """trials of the study in all; 0: every point of a grid, else 20"""
+    workers: int = 1
+    """processes on this machine"""
+    sampler: Literal["tpe", "grid"] = "tpe"
+    """tpe: learns from finished trials where to look; grid: every combination"""
+    startup: int = 10
+    """trials with random values before TPE's model is used"""
+    prune: bool = True
+    """whether a trial ends early when its validation curve is below the median of the others"""
+    study: str = ""
+    """name of the study, by which workers join; else the recipe's"""
+    storage: str = ""
+    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; else a file in the folder of the runs"""
+    out: Path | None = None
+    """folder of the runs; else runs/sweeps/STUDY"""
+    data_dir: Path | None = None
+    """the data directory; else KRU_DATA, else the user's cache"""
+    checkpoint_seconds: float = 30.0
+    """time between two checkpoints of a run"""
+    show: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """run nothing: print the best trials, draw the figures"""
+    best: int = 10
+    """how many trials are shown"""
+    parent: int = 0
+    """number of a process with which this one ends, and which shows the trials in its place"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1), ("parent", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
+        if Path(self.study).name != self.study or self.study == "..":
+            raise ValueError(f"study: expected a name, which is that of a folder too, got {self.study!r}")
+
+
+def run(arguments: Sequence[str]) -> int:
+    options: Options
+    source, options = parse_with_recipe(Options, "sweep", arguments, DESCRIPTION)
+    try:
+        import optuna
+    except ImportError:
+        raise ValueError("sweep: optuna is not installed; run pip install 'kru[sweep]'") from None
+    # What it has to say is in our own lines.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return _show(options) if options.show else _sweep(options, source, arguments)
+
+
+def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
+    from kru.lab.sweep.crew import run_crew
+    from kru.lab.sweep.space import load_space
+    from kru.lab.sweep.study import Plan, Settings, join
+    from kru.lab.sweep.worker import Stop, work
+
+    if options.space is None:
+        raise ValueError("space: expected --space SPACE.toml with the fields to vary")
+    expect_budget(options.recipe)
+    space = load_space(options.space, options.recipe)
+    measure = options.recipe.task.load(options.data_dir).measure
+    settings = Settings(options.recipe, source, space, options.sampler, measure)
+    plan = Plan(options.trials, options.startup, options.prune)
+    place = Place(_folder(options), options.data_dir, options.checkpoint_seconds, quiet=True)
+    store = _store(options)
+    try:
+        with join(_name(options), settings, plan, store) as sweep:
+            if options.workers == 1:
+                work(sweep, place, Stop(options.parent))
+        if options.workers > 1:
+            code = run_crew(["sweep", *arguments, "--storage", store.where], options.workers)
+            if code:
+                return code
+    except Interrupted as stop:
+        if not options.parent:
+            print("kru sweep: stopped; nothing is lost, and the same command goes on", file=sys.stderr)
+        return 128 + stop.signal
+    return 0 if options.parent else _show(options)
+
+
+def _show(options: Options) -> int:
+    from kru.lab.sweep.show import draw_findings, read_findings, summary
+    from kru.lab.sweep.study import look_at
+
+    with look_at(_name(options), _store(options)) as study:
+        findings = read_findings(study)
+    print(summary(findings, options.best))
+    if options.show:
+        for path in draw_findings(findings, _folder(options) / "figures"):
+            print(f"figure: {path}")
+    return 0
+
+
+def _name(options: Options) -> str:
+    return options.study or options.recipe.name
+
+
+def _folder(options: Options) -> Path:
+    return options.out or Path("runs/sweeps") / _name(options)
+
+
+def _store(options: Options) -> "Store":
+    """The storage that was named; else the file in the folder, SQLite if one worker begins the study."""
+    from kru.lab.sweep.storage import Store
+
+    if options.storage:
+        store = Store(options.storage)
+    else:
+        single, several = (Store(str(_folder(options) / f"study{kind}")) for kind in (".db", ".journal"))
+        store = single if single.exists() or (options.workers == 1 and not several.exists()) else several
+    if store.one_process and options.workers > 1:
+        raise ValueError(
+            f"workers: expected 1 with {store}, which is SQLite and for one process, got {options.workers}; "
+            "begin another --study, or name another --storage"
+        )
+    return store

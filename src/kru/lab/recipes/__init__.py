@@ -1,0 +1,1 @@
+"""Recipes: everything that decides what a run computes, as TOML."""

@@ -1,0 +1,202 @@
+"""The result of a run as a small JSON file, and its weights."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import kru
+from kru.lab.models import Model, problem_sizes
+from kru.lab.recipes.files import command_line
+from kru.lab.recipes.settings import Recipe
+from kru.ops import bindings
+from kru.optim.parameters import parameter_count
+from kru.training.checkpoint import read_tensors, write_tensors
+from kru.training.evaluate import evaluate
+from kru.training.files import write_atomically
+from kru.training.growth import grown_config, model_of
+from kru.training.loop import Trainer
+from kru.training.metrics import is_point, read_metrics, thinned
+from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
+from kru.training.task import SPLITS
+
+# What reports read, and of what kind it is.
+REQUIRED: dict[str, Shape] = {
+    "recipe": str,
+    "seed": int,
+    "command": str,
+    "commit": str,
+    "machine": dict.fromkeys(("processor", "cores", "threads", "torch"), object),
+    "measure": str,
+    "lower_is_better": bool,
+    "baseline": NUMBER,
+    "valid": NUMBER,
+    "test": NUMBER,
+    "parameters": {"total": int, "recurrent": int},
+    "steps": int,
+    "wall_seconds": NUMBER,
+    "stopped": str,
+    "curve": list,
+}
+
+
+# The measure over the training data is given too where it costs next to nothing.
+SMALL = 5_000
+
+
+def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]:
+    """The record of a finished run: its best model, measured once on the test split.
+
+    All processes of the run have to call it; the record of the first is the one with the curve.
+    """
+    recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
+    model = model_of(recipe, trainer.sizes, trainer.best_weights)
+    batch_size = recipe.evaluation.batch_size
+    model.to(trainer.processes.device)
+    figures = {
+        split: evaluate(model, task, split, batch_size, processes=trainer.processes)
+        if split != "train" or task.size("train") <= SMALL
+        else None
+        for split in SPLITS
+    }
+    count = parameter_count(model)
+    lines = read_metrics(metrics) if trainer.processes.is_first else []
+    grown = [line for line in lines if "grown" in line]
+    epochs = progress.epoch + progress.index / len(
+        task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
+    )
+    return {
+        "recipe": recipe.name,
+        "model": recipe.model.kind,
+        "seed": recipe.seed,
+        "command": trainer.command or command_line(recipe, trainer.source),
+        "commit": commit(),
+        "machine": machine(),
+        "measure": task.measure.name,
+        "lower_is_better": task.measure.lower_is_better,
+        "baseline": _rounded(task.baseline),
+        "sequences": {split: task.size(split) for split in SPLITS},
+        **{split: value if value is None else _rounded(value) for split, value in figures.items()},
+        "parameters": {"total": count.total, "recurrent": count.recurrent},
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "epochs": _rounded(epochs),
+        "wall_seconds": round(progress.seconds, 1),
+        "stopped": stopped,
+        **({"growth": grown} if recipe.growth.max_parameters else {}),
+        "curve": thinned(lines),
+    }
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """One line for each entry, the curve a line for each point: small, and readable in a diff."""
+    parts = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "curve"]
+    points = ",\n".join("    " + json.dumps(point) for point in result["curve"])
+    parts.append(f'  "curve": [\n{points}\n  ]')
+    write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result that `write_result` wrote."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: expected the result of a run ({error})") from error
+    return parse_result(data, path)
+
+
+def parse_result(data: bytes, path: Path) -> dict[str, Any]:
+    """The result that a file's contents are; `path` is for messages."""
+    try:
+        result = parse_json(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: expected the result of a run in JSON ({error})") from error
+    missing = [key for key in REQUIRED if not isinstance(result, dict) or key not in result]
+    if missing:
+        raise ValueError(f"{path}: expected the result of a run, got JSON without {', '.join(missing)}")
+    wrong = mismatches(result, REQUIRED)
+    if "curve" not in wrong and not all(map(is_point, result["curve"])):
+        wrong.append("curve")
+    if wrong:
+        raise ValueError(
+            f"{path}: expected the result of a run, got another kind of value for {', '.join(wrong)}"
+        )
+    return dict(result)
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> None:
+    """Weights with the recipe that says what model they belong to: one that grew has its last factors there."""
+    write_tensors(path, weights, replace(recipe, model=grown_config(recipe, weights)))
+
+
+def read_weights(path: Path) -> tuple[Recipe, Model]:
+    """The recipe and the model of a weights file."""
+    recipe, _, tensors = read_tensors(path)
+    return recipe, model_in(path, recipe, tensors)
+
+
+def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> Model:
+    """The model that a recipe and weights from a file are; `path` is for messages."""
+    try:
+        return model_of(recipe, problem_sizes(recipe.task), weights)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+@cache
+def commit() -> str:
+    """The commit of the source, "+" after it if the source was changed; else the version of the package.
+
+    That at the first call: the folder may be at another one by the time that a long run ends.
+    """
+    folder = Path(__file__).parent
+    try:
+        # Installed in a folder of some other repository, the source is not that repository's.
+        _git(folder, "ls-files", "--error-unmatch", __file__)
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder.parent))
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {kru.__version__}"
+    return head + ("+" if changed else "")
+
+
+def machine() -> dict[str, Any]:
+    """What the run was made on, without anything that names it."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "simd": bindings.simd(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,1 @@
+"""Matrices without layers: unitary ones, nearest Kronecker products, the choice of factors."""

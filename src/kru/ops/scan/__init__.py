@@ -1,0 +1,109 @@
+"""The recurrence over time: arguments checked here, computed by the native kernels or the reference."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kru.ops import bindings
+from kru.ops.scan import native  # noqa: F401 (registers the operator)
+from kru.ops.scan.checks import check_scan_arguments, check_scan_types, check_scan_values
+from kru.ops.scan.reference import scan_reference
+
+
+class ScanResult(NamedTuple):
+    """What `scan` returns: all states (T, B, S), the last h (B, S) and, for the LSTM, the last c (B, S)."""
+
+    states: Tensor
+    h: Tensor
+    c: Tensor | None
+
+
+def scan(
+    x: Tensor,
+    weight: Tensor | None,
+    factors: Sequence[Tensor],
+    *,
+    cell: str = "elman",
+    nonlinearity: str = "modrelu",
+    field: str = "complex",
+    bias: Tensor | None = None,
+    recurrent_bias: Tensor | None = None,
+    h0: Tensor | None = None,
+    c0: Tensor | None = None,
+    lengths: Tensor | None = None,
+    reverse: bool = False,
+) -> ScanResult:
+    """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product ⊗_f W_f or a sum of such.
+
+    With N = prod_f P_f units and a_t = U x_t + bias::
+
+        elman  h_t = sigma(W h_{t-1} + a_t)
+        lstm   i, f, o = sigmoid(W^i h_{t-1} + a^i_t), ...   g = tanh(W^g h_{t-1} + a^g_t)
+               c_t = f c_{t-1} + i g                         h_t = o tanh(c_t)
+        gru    r, z = sigmoid(W^r h_{t-1} + a^r_t), ...      n = tanh(a^n_t + r (W^n h_{t-1} + recurrent_bias))
+               h_t = (1 - z) n + z h_{t-1}
+
+    Everything is a real tensor. In the complex field a state has S = 2N values, the N real parts followed by the N
+    imaginary parts; in the real field S = N. The number of gates G is 1 (elman), 4 (lstm: i, f, g, o) or 3 (gru:
+    r, z, n); lstm and gru exist in the real field.
+
+    Args:
+        x: inputs (T, B, D), or integer symbols (T, B) below D, which pick columns of `weight` as if they were one-hot
+            vectors. With ``weight=None``: the input part a_t itself, (T, B, G * S).
+        weight: the input map U, (G * S, D).
+        factors: any number of factors with prod P_f = prod Q_f = N. Shapes: elman real (P, Q), elman complex
+            (2, P, Q) with real part first, lstm (4, P, Q), gru (3, P, Q). With one more leading dimension R, the same
+            in all of them, W is the sum of R products, that of term r made of factors[f][r].
+        nonlinearity: of the elman cell: "modrelu", "tanh", "relu", "leaky_relu" (slope 0.1 below zero) or "identity";
+            all but the first act on real and imaginary parts separately.
+        bias: (G * S,); with modReLU the bias b (N,) inside the nonlinearity instead. None for zeros.
+        recurrent_bias: (N,), gru only.
+        h0, c0: initial states (B, S); None for zeros.
+        lengths: integers (B,), 0 <= length <= T, in any order: sequence b ends after lengths[b] steps. States beyond
+            are zero, and the last state is that after the sequence's own last step.
+        reverse: run from each sequence's last step to its first. states[t] stays aligned with x[t].
+    """
+    if field not in ("real", "complex"):
+        raise ValueError(f"field: expected real or complex, got {field!r}")
+    is_complex = field == "complex"
+    tensors = {"x": x, "weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
+    check_scan_types(tensors, factors, lengths, cell, nonlinearity, reverse)
+    fast = (
+        bindings.library is not None
+        and x.is_cpu
+        and len(factors)
+        and factors[0].dtype in bindings.REAL_DTYPES
+    )
+    if fast and (torch.compiler.is_compiling() or not bindings.transforming()):
+        learnt = (*tensors.values(), *factors)
+        keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in learnt)
+        states, h, c, _, _ = torch.ops.kru.scan(
+            x, weight, list(factors), bias, recurrent_bias, h0, c0, lengths, cell, nonlinearity, is_complex, reverse,
+            keep,
+        )  # fmt: skip
+        return ScanResult(states, h, c if cell == "lstm" else None)
+    check_scan_arguments(
+        x, weight, factors, cell, nonlinearity, is_complex, bias, recurrent_bias, h0, c0, lengths
+    )
+    if not torch.compiler.is_compiling():
+        for name, tensor in {**tensors, "lengths": lengths, "factors": factors}.items():
+            bindings.check_storage(name, tensor)
+        check_scan_values(x, weight, lengths)
+    return ScanResult(
+        *scan_reference(
+            x,
+            weight,
+            factors,
+            cell=cell,
+            nonlinearity=nonlinearity,
+            is_complex=is_complex,
+            bias=bias,
+            recurrent_bias=recurrent_bias,
+            h0=h0,
+            c0=c0,
+            lengths=lengths,
+            reverse=reverse,
+        )
+    )

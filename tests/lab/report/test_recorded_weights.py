@@ -1,0 +1,65 @@
+"""`kru evaluate` on the weights in results/ gives the recorded figures again."""
+
+import json
+from math import isfinite, sqrt
+from pathlib import Path
+
+import pytest
+
+from kru.lab.cli import main
+
+RESULTS = Path(__file__).parents[3] / "results"
+RECORDED = sorted(path.stem for path in (RESULTS / "weights").glob("*.safetensors"))
+
+
+def recorded(name: str) -> float:
+    return float(json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["test"])
+
+
+def evaluated(name: str, directory: Path, capsys: pytest.CaptureFixture[str], *options: str) -> float:
+    assert main(["evaluate", str(RESULTS / "weights" / name), "--data-dir", str(directory), *options]) == 0
+    return float(capsys.readouterr().out.split()[-3])
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_weights_have_a_result(name):
+    assert isfinite(recorded(name))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    "name", [name for name in RECORDED if name.startswith(("jsb", "piano-midi", "timit"))]
+)
+def test_short_ones_whole(name, real_data, capsys):
+    assert evaluated(name, real_data, capsys) == pytest.approx(recorded(name), rel=1e-4)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [name for name in RECORDED if "mnist" in name])
+def test_a_slice_of_the_digits(name, real_data, capsys):
+    images = 300
+    share = recorded(name) / 100
+    deviation = 100 * sqrt(share * (1 - share) / images)
+    measured = evaluated(name, real_data, capsys, "--sequences", str(images))
+    assert measured == pytest.approx(recorded(name), abs=5 * deviation)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("copy")])
+def test_a_slice_of_copying(name, tmp_path, capsys):
+    assert evaluated(name, tmp_path, capsys, "--sequences", "10") == pytest.approx(recorded(name), abs=1e-4)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", [name for name in RECORDED if name.startswith("adding")])
+def test_a_slice_of_adding(name, tmp_path, capsys):
+    sequences = 100
+    # The mean square of normal errors has this deviation; of a model that has learnt it, less than 1e-4.
+    deviation = recorded(name) * sqrt(2 / sequences)
+    measured = evaluated(name, tmp_path, capsys, "--sequences", str(sequences))
+    assert measured == pytest.approx(recorded(name), abs=max(1e-3, 5 * deviation))
+
+
+def test_a_length_is_refused_where_there_is_none(capsys):
+    assert main(["evaluate", str(RESULTS / "weights/jsb-kru-seed1"), "--length", "5"]) == 2
+    assert "length: expected weights of copy memory or adding, got those of Music" in capsys.readouterr().err

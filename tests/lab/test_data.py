@@ -1,0 +1,232 @@
+"""Finding, checking and fetching data files, against a server on this machine."""
+
+import hashlib
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from kru.lab import data
+from kru.lab.data import DATASETS, DataError, DataFile, Dataset, archive, download
+
+CONTENT = bytes(range(256)) * 2000
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `content`; `cuts` are numbers of bytes after which it drops the connection, one per request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = CONTENT
+        self.cuts: list[int] = []
+        self.ranges = True
+        self.status = 200
+        self.requested: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/file"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        self.server.requested.append(wanted)
+        if self.server.status != 200:
+            self.send_error(self.server.status)
+            return
+        begin = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.server.ranges else 0
+        if begin >= len(self.server.content):
+            self.send_error(416)
+            return
+        body = self.server.content[begin:]
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        cut = self.server.cuts.pop(0) if self.server.cuts else len(body)
+        self.wfile.write(body[:cut])
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of the one file of the data set "toy", which is the only one."""
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    with Server() as running:
+        file = DataFile("toy/file.bin", running.url, len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+        registered = dict(DATASETS)
+        DATASETS.clear()
+        DATASETS["toy"] = Dataset("numbers", "none", (file,))
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+        DATASETS.clear()
+        DATASETS.update(registered)
+
+
+def test_registry() -> None:
+    paths = [file.path for dataset in DATASETS.values() for file in dataset.files]
+    assert len(set(paths)) == len(paths) == 11
+    for dataset in DATASETS.values():
+        assert dataset.terms
+        for file in dataset.files:
+            assert file.url.startswith("https://")
+            assert len(file.sha256) == 64
+            assert file.size > 0
+            assert file.path.split("/")[0] in ("mnist", "music", "ptb", "timit")
+            assert ".." not in file.path
+
+
+def test_where_data_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KRU_DATA", str(tmp_path / "named"))
+    assert data.data_directory(tmp_path / "given") == tmp_path / "given"
+    assert data.data_directory() == tmp_path / "named"
+    monkeypatch.delenv("KRU_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert data.data_directory() == tmp_path / "cache/kru/data"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data.data_directory() == tmp_path / ".cache/kru/data"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert data.data_directory() == tmp_path / "Library/Caches/kru/data"
+
+
+def test_fetch_find_and_check(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="missing; run `kru data fetch toy`, or name a directory"):
+        data.find("toy/file.bin", tmp_path)
+    assert [status.state for status in data.list_files(tmp_path)] == ["missing"]
+    statuses = data.fetch(["toy"], tmp_path, progress=False)
+    assert [status.state for status in statuses] == ["ok"]
+    assert data.find("toy/file.bin", tmp_path).read_bytes() == CONTENT
+    assert os.listdir(tmp_path / "toy") == ["file.bin"]
+    data.fetch(data_dir=tmp_path, progress=False)
+    assert server.requested == [None]
+
+    (tmp_path / "toy/file.bin").write_bytes(CONTENT[:-1])
+    assert [status.state for status in data.list_files(tmp_path)] == ["truncated"]
+    with pytest.raises(DataError, match=r"truncated .*delete it and run `kru data fetch toy`"):
+        data.find("toy/file.bin", tmp_path)
+    (tmp_path / "toy/file.bin").write_bytes(CONTENT[:-1] + b"x")
+    assert [status.state for status in data.list_files(tmp_path)] == ["ok"]
+    assert [status.state for status in data.check(["toy"], tmp_path)] == ["altered"]
+    with pytest.raises(DataError, match="altered"):
+        data.find("toy/file.bin", tmp_path)
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert [status.state for status in data.check(data_dir=tmp_path)] == ["ok"]
+
+
+def test_progress_is_shown(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data.fetch(["toy"], tmp_path)
+    assert "file.bin: 100%" in capsys.readouterr().err
+
+
+def test_a_broken_connection_is_continued(server: Server, tmp_path: Path) -> None:
+    server.cuts = [100_000, 50_000]
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert data.find("toy/file.bin", tmp_path).read_bytes() == CONTENT
+    assert server.requested == [None, "bytes=100000-", "bytes=150000-"]
+
+
+def test_a_later_call_continues(server: Server, tmp_path: Path) -> None:
+    server.cuts = [1000] * download.ATTEMPTS
+    with pytest.raises(DataError, match=r"cannot download .*try again"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    assert os.listdir(tmp_path / "toy") == ["file.bin.part"]
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert server.requested[-1] == f"bytes={1000 * download.ATTEMPTS}-"
+    assert data.find("toy/file.bin", tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("left", [b"", CONTENT[:500], CONTENT, CONTENT[:-1] + b"x", CONTENT + b"more"])
+@pytest.mark.parametrize("ranges", [True, False])
+def test_whatever_was_left_over(server: Server, tmp_path: Path, left: bytes, ranges: bool) -> None:
+    server.ranges = ranges
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/file.bin.part").write_bytes(left)
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert data.find("toy/file.bin", tmp_path).read_bytes() == CONTENT
+    assert os.listdir(tmp_path / "toy") == ["file.bin"]
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"more", CONTENT[:-1]])
+def test_wrong_bytes_never_get_the_name(server: Server, tmp_path: Path, content: bytes) -> None:
+    server.content = content
+    with pytest.raises(DataError, match="are not the file expected"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    assert os.listdir(tmp_path / "toy") == []
+
+
+def test_a_wrong_beginning_is_dropped(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/file.bin.part").write_bytes(b"something else")
+    with pytest.raises(DataError, match="are not the file expected"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert data.find("toy/file.bin", tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_server_that_refuses(server: Server, tmp_path: Path, status: int) -> None:
+    server.status = status
+    with pytest.raises(DataError, match=rf"cannot download .*{status}"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    assert len(server.requested) == (1 if status == 404 else download.ATTEMPTS)
+
+
+def test_a_place_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "toy").write_text("a file where the folder should be")
+    with pytest.raises(DataError, match=r"cannot write .*choose a writable directory"):
+        data.fetch(["toy"], tmp_path, progress=False)
+
+
+def test_unknown_data_set(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"data set: expected one of mnist, .*, got 'cifar'"):
+        data.fetch(["cifar"], tmp_path)
+
+
+def test_an_archive_may_be_packed_otherwise(server: Server, tmp_path: Path) -> None:
+    for name, method in (("stored.zip", zipfile.ZIP_STORED), ("packed.zip", zipfile.ZIP_DEFLATED)):
+        with zipfile.ZipFile(tmp_path / name, "w", method) as packed:
+            for member in (
+                ("c/a/SX1.WAV", "c/a/sx1.phn") if name == "stored.zip" else ("c/a/sx1.phn", "c/a/sx1.wav")
+            ):
+                packed.writestr(member, member.lower() * 100)
+    digest = archive.contents_sha256(tmp_path / "stored.zip")
+    assert digest == archive.contents_sha256(tmp_path / "packed.zip")
+    (original,) = DATASETS["toy"].files
+    DATASETS["toy"] = replace(DATASETS["toy"], files=(replace(original, contents_sha256=digest),))
+    server.content = (tmp_path / "packed.zip").read_bytes()
+    data.fetch(["toy"], tmp_path, progress=False)
+    assert [status.state for status in data.check(data_dir=tmp_path)] == ["ok"]
+    (tmp_path / "toy/file.bin").write_bytes(server.content[:-5])
+    assert [status.state for status in data.check(data_dir=tmp_path)] == ["truncated"]
+
+
+def test_an_absurd_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MEMBER_LIMIT", 1000)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.wav", bytes(10_000))
+    with (
+        zipfile.ZipFile(tmp_path / "bomb.zip") as packed,
+        pytest.raises(DataError, match=r"'a.wav' unpacks to 10,000 bytes, expected at most 1,000"),
+    ):
+        archive.read_member(packed, "a.wav")
+
+
+def test_real_files_are_whole(real_data: Path) -> None:
+    statuses = data.check(data_dir=real_data)
+    assert {status.state for status in statuses} == {"ok"}
+    timit = next(status for status in statuses if status.dataset == "timit")
+    assert archive.contents_sha256(timit.path) == timit.file.contents_sha256
