@@ -91,7 +91,7 @@ template <class T> class InputPart {
 
   // A step after the row's end: its input counts for nothing, whatever it is.
   void skip(int64_t t, int64_t row) {
-    if (input_.dx == nullptr) return;
+    if (input_.kind != KRU_DENSE || input_.dx == nullptr) return;
     __builtin_memset(input_.dx + (t * input_.batch + row) * input_.inputs, 0, size_t(input_.inputs) * sizeof(T));
   }
 

@@ -135,4 +135,74 @@ for a, b, factors, wants in itertools.product(
     attempt(K.kron_matmul_backward, a, b, factors, wants)
     if wants == [True]:
         attempt(K.kron_matmul, b, factors)
+
+# Rotations of two pairs at distance 2, a diagonal, a Fourier transform, a reflection and a permutation of 4 units.
+staged = {
+    "dstates": r(5, 4, 8),
+    "dh": r(4, 8),
+    "x": r(5, 4, 3),
+    "weight": r(8, 3),
+    "bias": r(4),
+    "h0": r(4, 8),
+    "lengths": torch.tensor([5, 0, 3, 1]),
+    "states": r(5, 4, 8),
+    "tensors": [*r(2, 2), *(torch.complex(r(size), r(size)) for size in (2, 4, 4)), torch.randperm(4)],
+    "program": [4, 0, 2, 0, 2, 1, 1, 3],
+    "reverse": False,
+    "wants": [True] * 9 + [False],
+}
+symbols = {**staged, "x": torch.ones(500, 4).long(), "states": r(500, 4, 8), "dstates": r(500, 4, 8)}
+symbols |= {"wants": [False] + [True] * 8 + [False]}
+part = {**staged, "x": r(5, 4, 8), "weight": None, "wants": [True, False] + [True] * 7 + [False]}
+others = {
+    "tensors": [
+        [],
+        staged["tensors"][:-1],
+        staged["tensors"] * 2,
+        [t[:1] for t in staged["tensors"]],
+        [t.to(torch.complex128) for t in staged["tensors"]],
+        [*staged["tensors"][:-1], torch.full((4,), 10**9)],
+        [*staged["tensors"][:-1], torch.zeros(4).long()],
+        staged["tensors"][::-1],
+    ],
+    "program": [
+        [],
+        [4],
+        [-1],
+        [5],
+        [10**12],
+        [0] * 6,
+        [4, 0, 2, 0, 2, 1, 1],
+        [4, -4, 2, 0, 2, 1, 1, 3],
+        [4, 10**15, 2, 0, 2, 1, 1, 3],
+        [4, 0, 0, 0, 2, 1, 1, 3],
+        [4, 0, -2, 0, 2, 1, 1, 3],
+        [4, 2**62, 2**62, 0, 2, 1, 1, 3],
+    ],
+    "reverse": [True],
+    "wants": [[], [True] * 10, [True] * 9, [False] * 10, [True] + [False] * 9, [True] * 99],
+}
+tensors += [
+    r(500, 4, 8),
+    r(4000, 8),
+    r(8, 3000),
+    r(3),
+    torch.ones(4).bool(),
+    torch.ones(4) + 0j,
+    torch.ones(4).int(),
+]
+for base in (staged, symbols, part):
+    K.staged_scan_backward(*base.values())
+    names = list(base)
+    for name in names:
+        for value in others.get(name, tensors):
+            attempt(K.staged_scan_backward, *{**base, name: value}.values())
+    for _ in range(300):
+        changes = {name: rng.choice(others.get(name, tensors)) for name in rng.sample(names, 2)}
+        attempt(K.staged_scan_backward, *{**base, **changes}.values())
+    forward = {name: base[name] for name in names[2:7] + names[8:11]}
+    K.staged_scan(*forward.values())
+    for name in forward:
+        for value in others.get(name, tensors):
+            attempt(K.staged_scan, *{**forward, name: value}.values())
 print(passed, refused)

@@ -273,7 +273,7 @@ def test_no_steps_no_rows_no_stages() -> None:
         ({"bias": torch.zeros(4)}, r"bias: expected shape, dtype and device \(3,\)"),
         ({"h0": torch.zeros(2, 6).double()}, r"h0: expected .*float32.*, got .*float64"),
         ({"lengths": torch.tensor([1, 5])}, "lengths: expected values from 0 to the 4 steps"),
-        ({"lengths": torch.tensor([1, 2, 3])}, "lengths: expected 2 integers"),
+        ({"lengths": torch.tensor([1, 2, 3])}, r"lengths: expected shape \(2\), got \(3,\)"),
         ({"stages": RestrictedUnitaryMatrix(4).stages()}, r"stages\[0\]: expected shape.*\(3,\)"),
         ({"stages": [Permutation((torch.tensor([0, 1, 1]),))]}, r"stages\[0\]: expected each of 0 to 2 once"),
         (
@@ -312,3 +312,50 @@ def test_layers_run_as_is_faster(
     matrix = layer.matrix()
     assert isinstance(matrix, StructuredMatrix)
     assert matrix.stage_count == len(matrix.stages())
+
+
+def backward_arguments() -> dict[str, Any]:
+    """Of the operator of the gradient, in its order: symbols and short sequences, with one diagonal of 3 units."""
+    return {
+        "dstates": torch.ones(50, 2, 6),
+        "dh": None,
+        "x": torch.ones(50, 2).long(),
+        "weight": torch.ones(6, 3),
+        "bias": None,
+        "h0": None,
+        "lengths": torch.tensor([1, 2]),
+        "states": torch.zeros(50, 2, 6),
+        "tensors": [torch.ones(3) + 0j],
+        "program": [0],
+        "reverse": False,
+        "wants": [False, True, False, False, True],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"wants": [True, True, False, False, True]},
+            "wants: expected 5 flags, True at most where .False, True",
+        ),
+        ({"wants": [False, True, True, False, True]}, "wants: expected 5 flags"),
+        ({"wants": [False, True]}, "wants: expected 5 flags"),
+        ({"states": None}, "states: expected a tensor, got None"),
+        ({"states": torch.zeros(5, 2, 6)}, r"states: expected shape, dtype and device \(50, 2, 6\)"),
+        ({"lengths": torch.tensor([1, 51])}, "lengths: expected values from 0 to the 50 steps of x, got 51"),
+        ({"lengths": torch.ones(2).bool()}, "lengths: expected integers, got torch.bool"),
+        ({"program": [-1]}, "program: expected kinds of stages from 0 to 4, got -1"),
+        (
+            {"program": [4, 0]},
+            "program: expected 3 tensors and 2 integers for a stage of kind 4, got 1 and 1",
+        ),
+        ({"program": []}, "tensors: expected 0 for this program, got 1"),
+    ],
+)
+def test_wrong_arguments_of_the_gradient(change: dict[str, Any], message: str) -> None:
+    """In direct_calls.py more of them, in a process that they may crash."""
+    good = backward_arguments()
+    torch.ops.kru.staged_scan_backward(*good.values())
+    with pytest.raises((TypeError, ValueError), match=message):
+        torch.ops.kru.staged_scan_backward(*{**good, **change}.values())

@@ -12,7 +12,7 @@ from kru.ops.chain.reference import staged_scan_reference
 from kru.ops.chain.stages import KINDS, Fourier, Permutation, Rotations, Stage, from_program
 from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
-from kru.ops.scan.checks import check_scan_values
+from kru.ops.scan.checks import check_lengths, check_scan_values, check_wants
 
 
 class _Call:
@@ -122,8 +122,7 @@ def _check(
         bindings.check_same("bias", bias, (size,), like)
     if h0 is not None:
         bindings.check_same("h0", h0, (batch, width), like)
-    if lengths is not None and (lengths.shape != (batch,) or lengths.is_floating_point()):
-        raise ValueError(f"lengths: expected {batch} integers, got {lengths.dtype} {tuple(lengths.shape)}")
+    check_lengths(lengths, batch, x.device)
     number = like.new_empty(0, dtype=like.dtype.to_complex())
     for place, stage in enumerate(from_program(tensors, program)):
         name = f"stages[{place}]"
@@ -213,10 +212,11 @@ def _backward_op(
     _check(x, weight, bias, h0, lengths, tensors, program)
     _check_values(x, weight, lengths, tensors, program)
     shape, like = _states(x, weight)
-    expected = (("dstates", dstates, shape), ("dh", dh, shape[1:]), ("states", states, shape))
-    for name, tensor, size in expected:
+    bindings.check_same("states", states, shape, like)
+    for name, tensor, size in (("dstates", dstates, shape), ("dh", dh, shape[1:])):
         if tensor is not None:
             bindings.check_same(name, tensor, size, like)
+    check_wants(wants, [x, weight, bias, h0, *tensors])
     call = _Call(x, weight, tensors, program, reverse)
     call.set(bias=bias, h0=h0, states=states, dstates=dstates, dh=dh)
     call.set(lengths=None if lengths is None else lengths.to("cpu", torch.int64))

@@ -137,12 +137,23 @@ def to_program(stages: Sequence[Stage]) -> tuple[list[Tensor], list[int]]:
 
 def from_program(tensors: Sequence[Tensor], program: Sequence[int]) -> list[Stage]:
     """The stages that `to_program` has taken apart."""
-    rest, numbers = iter(tensors), iter(program)
+    rest, numbers = list(tensors), list(program)
     stages = []
-    for kind in numbers:
-        own = tuple(next(rest) for _ in range(_TENSORS[kind]))
-        options = [next(numbers) for _ in fields(KINDS[kind])[1:]]
-        stages.append(KINDS[kind](own, *options))
+    while numbers:
+        kind, numbers = numbers[0], numbers[1:]
+        if not 0 <= kind < len(KINDS):
+            raise ValueError(f"program: expected kinds of stages from 0 to {len(KINDS) - 1}, got {kind}")
+        options = len(fields(KINDS[kind])) - 1
+        if len(rest) < _TENSORS[kind] or len(numbers) < options:
+            raise ValueError(
+                f"program: expected {_TENSORS[kind]} tensors and {options} integers for a stage of kind {kind}, "
+                f"got {len(rest)} and {len(numbers)}"
+            )
+        own, rest = tuple(rest[: _TENSORS[kind]]), rest[_TENSORS[kind] :]
+        stages.append(KINDS[kind](own, *numbers[:options]))
+        numbers = numbers[options:]
+    if rest:
+        raise ValueError(f"tensors: expected {len(tensors) - len(rest)} for this program, got {len(tensors)}")
     return stages
 
 

@@ -98,12 +98,27 @@ def check_scan_arguments(
             raise TypeError(f"{name}: expected dtype {dtype}, got {tensor.dtype}")
         if tensor.device != x.device:
             raise ValueError(f"{name}: expected x's device {x.device}, got {tensor.device}")
-    if lengths is not None:
-        if lengths.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"lengths: expected integers, got {lengths.dtype}")
-        _check_shape("lengths", lengths, (batch,))
-        if lengths.device not in (x.device, torch.device("cpu")):
-            raise ValueError(f"lengths: expected x's device {x.device} or cpu, got {lengths.device}")
+    check_lengths(lengths, batch, x.device)
+
+
+def check_lengths(lengths: Tensor | None, batch: int, device: torch.device) -> None:
+    """Integers, one for each sequence, on x's device or on the CPU."""
+    if lengths is None:
+        return
+    if lengths.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"lengths: expected integers, got {lengths.dtype}")
+    _check_shape("lengths", lengths, (batch,))
+    if lengths.device not in (device, torch.device("cpu")):
+        raise ValueError(f"lengths: expected x's device {device} or cpu, got {lengths.device}")
+
+
+def check_wants(wants: list[bool], inputs: Sequence[Tensor | None]) -> None:
+    """A gradient can be wanted of each tensor that is there and holds no integers."""
+    possible = [
+        tensor is not None and (tensor.is_floating_point() or tensor.is_complex()) for tensor in inputs
+    ]
+    if len(wants) != len(inputs) or any(want and not can for want, can in zip(wants, possible, strict=True)):
+        raise ValueError(f"wants: expected {len(inputs)} flags, True at most where {possible}, got {wants}")
 
 
 def factor_rank(factors: Sequence[Tensor], cell: str, is_complex: bool) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from kru.ops import bindings
 from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
-from kru.ops.scan.checks import GATES, check_scan_arguments, check_scan_values, factor_rank
+from kru.ops.scan.checks import GATES, check_scan_arguments, check_scan_values, check_wants, factor_rank
 from kru.ops.scan.reference import input_part, scan_reference
 
 SMALL_INPUT = 16
@@ -238,7 +238,7 @@ def _backward_op(
         call.set(gates=reserve, cells=cells)
 
     inputs = [x, weight, bias, recurrent_bias, h0, c0, *factors]
-    _check_wants(wants, inputs)
+    check_wants(wants, inputs)
     out = [
         bindings.empty(t.shape if want and t is not None else (0,), factors[0])
         for t, want in zip(inputs, wants, strict=True)
@@ -319,13 +319,6 @@ def _check_backward(
     for name, (tensor, shape) in expected.items():
         if tensor is not None or name not in ("dstates", "dh", "dc"):
             bindings.check_same(name, tensor, shape, like)
-
-
-def _check_wants(wants: list[bool], inputs: list[Tensor | None]) -> None:
-    """A gradient can be wanted of each tensor that is there and has real values."""
-    possible = [tensor is not None and tensor.is_floating_point() for tensor in inputs]
-    if len(wants) != len(inputs) or any(want and not can for want, can in zip(wants, possible, strict=True)):
-        raise ValueError(f"wants: expected {len(inputs)} flags, True at most where {possible}, got {wants}")
 
 
 def _backward_fake(
