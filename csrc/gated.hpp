@@ -119,6 +119,8 @@ template <class T, class Cell, class M> class Gated {
   void forward(int thread) {
     const kru_scan& call = scan_.call;
     clear_after_end(scan_, call.states, n_, thread);
+    clear_after_end(scan_, call.gates, Cell::kGates * n_, thread);
+    clear_after_end(scan_, call.cells, n_, thread);
     for (int64_t first = 0; first < scan_.rows(thread); first += block_rows_) {
       Block<T> block(scan_, thread, first, block_rows_);
       for (int64_t r = 0; r < block.rows; ++r) {

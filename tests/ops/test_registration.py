@@ -46,10 +46,11 @@ def test_opcheck_of_the_product(dtype: torch.dtype) -> None:
     opcheck(torch.ops.kru.kron_matmul, (x.requires_grad_(), leaves))
 
 
+@pytest.mark.parametrize("lengths", ["equal", "unsorted"])
 @pytest.mark.parametrize("inputs", ["small", "large"])
 @pytest.mark.parametrize("cell", [("elman", "modrelu", "complex"), *CELLS[-2:]], ids=str)
-def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str) -> None:
-    case = ScanCase(*cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=2, batch=2, lengths="equal")
+def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: str) -> None:
+    case = ScanCase(*cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=2, batch=2, lengths=lengths)
     cheap = ("test_schema", "test_faketensor")
     utils = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     opcheck(torch.ops.kru.scan, scan_arguments(case, True, True), test_utils=utils)
@@ -72,6 +73,27 @@ def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str) -> None:
             wants,
         )
         opcheck(torch.ops.kru.scan_backward, backward, test_utils=cheap)
+
+
+@pytest.mark.parametrize("inputs", ["part", "small", "large", "symbols"])
+@pytest.mark.parametrize("cell", CELLS[-2:], ids=str)
+def test_nothing_kept_is_uninitialised(cell: tuple[str, str, str], inputs: str) -> None:
+    """Gates and cells after a sequence's end are zero, though fresh memory is full of NaN."""
+    case = ScanCase(*cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=5, batch=4, lengths="unsorted")
+    arguments = scan_arguments(case, False, True)
+    lengths = arguments[7]
+    assert isinstance(lengths, torch.Tensor)
+    torch.use_deterministic_algorithms(True)
+    try:
+        *_, reserve, cells = torch.ops.kru.scan(*arguments)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    after = torch.arange(5).unsqueeze(1) >= lengths
+    assert after.any()
+    for kept in (reserve, cells):
+        assert kept.isfinite().all()
+        assert not kept[after].any()
+        assert kept[~after].any()
 
 
 class Model(torch.nn.Module):

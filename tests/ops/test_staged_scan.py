@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.library import opcheck
 
 import kru
 from kru.matrices import RestrictedUnitaryMatrix, RotationMatrix, StructuredMatrix
@@ -251,8 +252,12 @@ def test_no_steps_no_rows_no_stages() -> None:
     (gradient,) = torch.autograd.grad(states.sum(), stages[0].tensors)
     assert states.shape == (4, 0, 6)
     assert not gradient.any()
-    part = torch.randn(5, 2, 6)
-    torch.testing.assert_close(staged_scan(part, None, [])[0], part.cumsum(0))
+    part = torch.randn(5, 2, 6, requires_grad=True)
+    states, _ = staged_scan(part, None, [])
+    torch.testing.assert_close(states, part.cumsum(0))
+    (gradient,) = torch.autograd.grad(states.sum(), part)
+    torch.testing.assert_close(gradient, torch.arange(5.0, 0, -1).view(5, 1, 1).expand(5, 2, 6))
+    opcheck(torch.ops.kru.staged_scan, (part, None, None, None, None, [], [], False))
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,8 @@ def _backward(
             dstates, dh, x, weight, bias, h0, lengths, states, saved, ctx.program, ctx.reverse, wants
         )
         out = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
-    return *out[:4], None, out[4:], None, None
+    # torch takes an empty program for a list of tensors, and expects a list of as many gradients.
+    return *out[:4], None, out[4:], None if ctx.program else [], None
 
 
 _INPUTS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? h0, Tensor? lengths"
