@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.recipes.settings import GrowthConfig
 from kru.lab.result import read_result
 from kru.lab.tasks import Measure
 from kru.matrices import kronecker_matrix
@@ -19,6 +18,7 @@ from kru.training.growth import next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
+from kru.training.settings import GrowthSettings
 
 GROWTH = (
     "--growth.max-parameters",
@@ -47,7 +47,7 @@ def merged_sizes(sizes, config, **options):
 
 def test_factors_grow_evenly_within_the_budget():
     sizes = [2] * 6
-    one_by_one = GrowthConfig(10**6, factor=1.0)
+    one_by_one = GrowthSettings(10**6, factor=1.0)
     assert merged_sizes(sizes, one_by_one) == [
         [4, 2, 2, 2, 2],
         [4, 4, 2, 2],
@@ -55,34 +55,34 @@ def test_factors_grow_evenly_within_the_budget():
         [16, 4],
         [64],
     ]
-    assert merged_sizes(sizes, GrowthConfig(300, factor=1.0))[-1] == [16, 4]
-    assert merged_sizes(sizes, GrowthConfig(271, factor=1.0))[-1] == [4, 4, 4]
-    assert merged_sizes(sizes, GrowthConfig(10**6, factor=2.0)) == [[4, 4, 4], [16, 4], [64]]
-    assert merged_sizes(sizes, GrowthConfig(10**6, factor=1e9)) == [[64]]
+    assert merged_sizes(sizes, GrowthSettings(300, factor=1.0))[-1] == [16, 4]
+    assert merged_sizes(sizes, GrowthSettings(271, factor=1.0))[-1] == [4, 4, 4]
+    assert merged_sizes(sizes, GrowthSettings(10**6, factor=2.0)) == [[4, 4, 4], [16, 4], [64]]
+    assert merged_sizes(sizes, GrowthSettings(10**6, factor=1e9)) == [[64]]
 
 
 def test_all_parameters_of_a_matrix_count():
     sizes = [2] * 4
-    assert merged_sizes(sizes, GrowthConfig(64, factor=1.0), field="complex")[-1] == [4, 4]
-    assert merged_sizes(sizes, GrowthConfig(63, factor=1.0), field="complex")[-1] == [4, 2, 2]
-    assert merged_sizes(sizes, GrowthConfig(128, factor=1.0), gates=4)[-1] == [4, 4]
+    assert merged_sizes(sizes, GrowthSettings(64, factor=1.0), field="complex")[-1] == [4, 4]
+    assert merged_sizes(sizes, GrowthSettings(63, factor=1.0), field="complex")[-1] == [4, 2, 2]
+    assert merged_sizes(sizes, GrowthSettings(128, factor=1.0), gates=4)[-1] == [4, 4]
     # An orthogonal matrix of size 4 has six dimensions.
-    assert merged_sizes(sizes, GrowthConfig(12, factor=1.0), constraint="exact")[-1] == [4, 4]
+    assert merged_sizes(sizes, GrowthSettings(12, factor=1.0), constraint="exact")[-1] == [4, 4]
 
 
 def test_terms_within_the_budget():
     matrix = kronecker_matrix(6, [2, 3], field="real")
     ranks = []
-    while step := next_step(GrowthConfig(13 * 7, by="rank"), matrix):
+    while step := next_step(GrowthSettings(13 * 7, by="rank"), matrix):
         matrix.add_terms(step.terms)
         ranks.append(matrix.rank)
     assert ranks == [2, 4, 7]
-    assert next_step(GrowthConfig(13 * 9, by="rank", factor=1.0), matrix).terms == 1
+    assert next_step(GrowthSettings(13 * 9, by="rank", factor=1.0), matrix).terms == 1
 
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_when_it_stalls(lower):
-    config, measure, progress = GrowthConfig(1, patience=1, gain=0.1), Measure("m", lower), Progress()
+    config, measure, progress = GrowthSettings(1, patience=1, gain=0.1), Measure("m", lower), Progress()
     sign = 1 if lower else -1
     # 9.5 is not a tenth better than 10, 8.9 is; growth begins a new count.
     values = [10, 9.5, 8.9, 9, 8.8, 8.8, 8.8, 7, 7]
@@ -94,7 +94,7 @@ def growing(tiny, by="merge", **model):
     recipe = load_recipe(tiny)
     return replace(
         recipe,
-        growth=GrowthConfig(10**4 if by == "merge" else 180, by, patience=0, gain=0.5, factor=1.0),
+        growth=GrowthSettings(10**4 if by == "merge" else 180, by, patience=0, gain=0.5, factor=1.0),
         model=replace(recipe.model, **model),
         optimizer=replace(recipe.optimizer, name="adam" if model else "rmsprop"),
     )

@@ -126,7 +126,7 @@ def test_command_line_has_what_differs():
 
 
 def test_differences_leave_out_the_budget_on_request():
-    recipe = Recipe(CopyMemory(10), steps=3)
+    recipe = Recipe(task=CopyMemory(10), steps=3)
     other = replace(recipe, steps=4, penalty=0.5)
     assert differences(other, recipe) == {"steps": 4, "penalty": 0.5}
     assert differences(other, recipe, budget=False) == {"penalty": 0.5}

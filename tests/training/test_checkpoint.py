@@ -12,7 +12,7 @@ from kru.lab.tasks import CopyMemory
 from kru.training.checkpoint import Checkpoint, Progress, read_tensors, write_tensors
 from kru.training.files import write_atomically
 
-RECIPE = Recipe(CopyMemory(12), ModelConfig(factors=(16, 8)), steps=5, name="mine")
+RECIPE = Recipe(task=CopyMemory(12), model=ModelConfig(factors=(16, 8)), steps=5, name="mine")
 
 
 def checkpoint(carried=None):

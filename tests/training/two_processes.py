@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from kru.lab.recipes.files import load_recipe
-from kru.lab.recipes.settings import EvaluationConfig, GrowthConfig, ModelConfig, OptimizerConfig, Recipe
+from kru.lab.recipes.settings import ModelConfig, Recipe
 from kru.lab.run import Place, train
 from kru.lab.tasks import Adding, Music, PennTreebank
 from kru.lab.tasks.music import MusicTask
@@ -17,6 +17,7 @@ from kru.training.checkpoint import Checkpoint
 from kru.training.distributed import joined
 from kru.training.interrupt import Interrupted
 from kru.training.loop import Trainer
+from kru.training.settings import EvaluationSettings, GrowthSettings, OptimizerSettings
 
 
 def music(sequences):
@@ -26,10 +27,10 @@ def music(sequences):
     rolls = [(chance.random((length, 88)) < 0.1).astype(np.uint8) for length, _ in zip(lengths, range(20))]  # noqa: B905
     splits = {"train": rolls[:sequences], "valid": rolls[5:12], "test": rolls[12:]}
     recipe = Recipe(
-        Music(),
-        ModelConfig("kru", 12, field="real", nonlinearity="tanh"),
-        OptimizerConfig("adam", 3e-3, clip=1.0),
-        evaluation=EvaluationConfig(batch_size=3),
+        task=Music(),
+        model=ModelConfig("kru", 12, field="real", nonlinearity="tanh"),
+        optimizer=OptimizerSettings("adam", 3e-3, clip=1.0),
+        evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
         epochs=4,
@@ -41,10 +42,10 @@ def text(kind, **model):
     # Five streams of 87 or 88 characters: the last window has a step in which only the first of them go on.
     letters = ("the cat sat on the mat\nand the dog ran after it\n" * 12)[: 5 * 87 + 2]
     recipe = Recipe(
-        PennTreebank(29),
-        ModelConfig(kind, 6, field="real", **model),
-        OptimizerConfig("adam", 1e-2),
-        evaluation=EvaluationConfig(batch_size=3),
+        task=PennTreebank(29),
+        model=ModelConfig(kind, 6, field="real", **model),
+        optimizer=OptimizerSettings("adam", 1e-2),
+        evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
         epochs=3,
@@ -56,10 +57,10 @@ def text(kind, **model):
 
 def growing(by="merge"):
     recipe = Recipe(
-        Adding(9),
-        ModelConfig("kru", 8),
-        growth=GrowthConfig(200, by, patience=0, gain=0.5, factor=1.0),
-        evaluation=EvaluationConfig(every=4, sequences=40),
+        task=Adding(9),
+        model=ModelConfig("kru", 8),
+        growth=GrowthSettings(200, by, patience=0, gain=0.5, factor=1.0),
+        evaluation=EvaluationSettings(every=4, sequences=40),
         batch_size=3,
         penalty=0.1,
         steps=20,

@@ -9,10 +9,11 @@ from kru.compression import CompressionReport, compress
 from kru.compression.choice import two_factor_splits
 from kru.lab.models import Model, build_model, problem_sizes
 from kru.lab.recipes.files import with_budget
-from kru.lab.recipes.settings import GrowthConfig, ModelConfig, Recipe, ScheduleConfig
+from kru.lab.recipes.settings import ModelConfig, Recipe
 from kru.lab.tasks import Task
 from kru.linalg.factors import Shapes
 from kru.nn.states import State
+from kru.training.settings import GrowthSettings, ScheduleSettings
 
 KINDS = {"rnn": "kru", "lstm": "kru-lstm", "gru": "kru-gru"}
 """What a model with dense matrices becomes."""
@@ -58,7 +59,7 @@ def compress_run(
     first = report.matrices[0]
     # Without growth: what was made smaller should not grow again.
     recipe = replace(
-        recipe, model=_config(config, first.factors, first.rank), penalty=0.0, growth=GrowthConfig()
+        recipe, model=_config(config, first.factors, first.rank), penalty=0.0, growth=GrowthSettings()
     )
     built = build_model(recipe.model, problem_sizes(recipe.task))
     built.load_state_dict(module.state_dict())
@@ -68,7 +69,7 @@ def compress_run(
 def fine_tuning(recipe: Recipe, rate: float, **budget: float) -> Recipe:
     """The recipe for training on: a budget (steps, epochs, minutes) over which its rates times `rate` fall to zero."""
     slower = replace(recipe.optimizer, lr=rate * recipe.optimizer.lr)
-    return replace(with_budget(recipe, **budget), optimizer=slower, schedule=ScheduleConfig(shape="cosine"))
+    return replace(with_budget(recipe, **budget), optimizer=slower, schedule=ScheduleSettings(shape="cosine"))
 
 
 def _config(config: ModelConfig, shapes: Shapes, rank: int) -> ModelConfig:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from kru.lab.recipes.settings import EvaluationConfig, ModelConfig, Recipe
+from kru.lab.recipes.settings import ModelConfig, Recipe
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.tasks import CopyMemory, Task
 from kru.optim.parameters import parameter_count
 from kru.training.evaluate import evaluate
 from kru.training.loop import Event, Trainer
+from kru.training.settings import EvaluationSettings
 
 GAP = 300
 STEPS = 1000
@@ -54,9 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _train(name: str, model: ModelConfig, task: Task, steps: int) -> Outcome:
     recipe = Recipe(
-        CopyMemory(T=GAP),
-        model,
-        evaluation=EvaluationConfig(every=max(1, steps // 20), sequences=200),
+        task=CopyMemory(T=GAP),
+        model=model,
+        evaluation=EvaluationSettings(every=max(1, steps // 20), sequences=200),
         steps=steps,
     )
     done: list[int] = []

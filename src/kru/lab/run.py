@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from kru.lab.recipes.files import differences
-from kru.lab.recipes.settings import Recipe, expect_budget
+from kru.lab.recipes.settings import Recipe
 from kru.lab.result import commit, make_result, parse_result, write_result, write_weights
 from kru.training.checkpoint import Checkpoint, read_tensors
 from kru.training.distributed import Processes
@@ -23,6 +23,7 @@ from kru.training.folder import WEIGHTS as WEIGHTS
 from kru.training.interrupt import Interruptible
 from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
+from kru.training.settings import expect_budget
 from kru.training.wrong_path import is_wrong_path
 
 

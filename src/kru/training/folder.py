@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kru.lab.recipes.files import differences
-from kru.lab.recipes.settings import BUDGET, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.result import parse_result, read_result
 from kru.training.checkpoint import read_tensors
 from kru.training.files import sync_directory
+from kru.training.settings import BUDGET
 
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from kru.lab.models import Model, Sizes, build_model
-from kru.lab.recipes.settings import GrowthConfig, ModelConfig, Recipe
+from kru.lab.recipes.settings import ModelConfig, Recipe
 from kru.lab.tasks import Measure
 from kru.linalg.factors import Shapes, product_text
 from kru.matrices import KroneckerMatrix, RecurrentMatrix, UnitaryKroneckerMatrix
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import Progress
+from kru.training.settings import GrowthSettings
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Grown:
         return f"{product_text(self.factors, self.rank)}, {self.recurrent:,} recurrent parameters"
 
 
-def expect_growable(config: GrowthConfig, model: Model) -> None:
+def expect_growable(config: GrowthSettings, model: Model) -> None:
     """Raise if a recipe asks for growth that can't happen."""
     if not config.max_parameters:
         return
@@ -76,7 +77,7 @@ def expect_growable(config: GrowthConfig, model: Model) -> None:
         )
 
 
-def next_step(config: GrowthConfig, matrix: RecurrentMatrix) -> Step | None:
+def next_step(config: GrowthSettings, matrix: RecurrentMatrix) -> Step | None:
     """What comes next: merges or terms until the matrix has `config.factor` times its parameters, but not more than
     `config.max_parameters`. None when that allows none."""
     if not config.max_parameters:
@@ -90,7 +91,7 @@ def next_step(config: GrowthConfig, matrix: RecurrentMatrix) -> Step | None:
     return Step(terms=rank - matrix.rank) if rank > matrix.rank else None
 
 
-def _next_merges(config: GrowthConfig, matrix: RecurrentMatrix) -> tuple[int, ...]:
+def _next_merges(config: GrowthSettings, matrix: RecurrentMatrix) -> tuple[int, ...]:
     """Each merge is the one that adds the fewest parameters (the first of several), so that factors grow evenly."""
     merges: list[int] = []
     shapes = matrix.shapes
@@ -106,7 +107,7 @@ def _next_merges(config: GrowthConfig, matrix: RecurrentMatrix) -> tuple[int, ..
     return tuple(merges)
 
 
-def stalled(config: GrowthConfig, measure: Measure, progress: Progress, value: float) -> bool:
+def stalled(config: GrowthSettings, measure: Measure, progress: Progress, value: float) -> bool:
     """Whether the measure has stalled, after a validation that gave `value`; keeps count in `progress`.
 
     It stalls when more than `config.patience` validations in a row were not better, by the fraction

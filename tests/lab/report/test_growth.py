@@ -6,10 +6,11 @@ import pytest
 
 from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe
-from kru.lab.recipes.settings import GrowthConfig, ModelConfig
+from kru.lab.recipes.settings import ModelConfig
 from kru.lab.report.studies import draw_study, study_text
 from kru.lab.result import read_result
 from kru.lab.studies.design import GROWTH_TASKS, STUDIES, Setting
+from kru.training.settings import GrowthSettings
 
 STEPS = (100, 200, 300)
 
@@ -104,7 +105,7 @@ def test_everything_but_the_matrix_is_fixed(task):
     small, *others = (setting.recipe for setting in STUDIES["growth"](task, 0))
     for recipe in others:
         model = replace(recipe.model, factors=small.model.factors)
-        assert replace(recipe, model=model, growth=GrowthConfig()) == small
+        assert replace(recipe, model=model, growth=GrowthSettings()) == small
     large, merged, raised = others
     assert large.model.factors == (large.model.hidden_size,)
     assert merged.growth.max_parameters == large.model.hidden_size**2
@@ -121,7 +122,7 @@ def tiny_settings(task, epochs):
         epochs=0,
         steps=8,
     )
-    growth = GrowthConfig(200, patience=0, gain=0.9)
+    growth = GrowthSettings(200, patience=0, gain=0.9)
     return [
         Setting(task, "small", small),
         Setting(task, "merged", replace(small, growth=growth)),

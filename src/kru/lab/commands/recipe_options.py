@@ -5,7 +5,8 @@ from typing import Any
 
 from kru.lab.cli import UsageError, parse
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.recipes.settings import BUDGET, Recipe
+from kru.lab.recipes.settings import Recipe
+from kru.training.settings import BUDGET
 
 RECIPE_HELP = """\
 RECIPE is a name that `kru recipes` lists, or the path of a .toml file of your own. Every setting of it can

@@ -9,9 +9,10 @@ import tyro
 from kru.lab.cli import parse
 from kru.lab.models import build_model, problem_sizes
 from kru.lab.recipes.files import load_recipe, recipe_names
-from kru.lab.recipes.settings import BUDGET, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.report.text import columns
 from kru.optim.parameters import parameter_count
+from kru.training.settings import BUDGET
 
 
 @dataclass(frozen=True)

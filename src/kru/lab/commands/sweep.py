@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
-from kru.lab.recipes.settings import Recipe, expect_budget
+from kru.lab.recipes.settings import Recipe
 from kru.lab.run import Place
 from kru.training.interrupt import Interrupted
+from kru.training.settings import expect_budget
 
 if TYPE_CHECKING:
     from kru.lab.sweep.storage import Store

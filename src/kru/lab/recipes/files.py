@@ -10,8 +10,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from kru.lab.recipes.settings import BUDGET, PROBLEMS, Recipe, problem_name, settings
+from kru.lab.recipes.settings import PROBLEMS, Recipe, problem_name, settings
 from kru.lab.spelling import did_you_mean
+from kru.training.settings import BUDGET
 
 
 def recipe_names() -> list[str]:

@@ -4,14 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.recipes.settings import (
-    EvaluationConfig,
-    GrowthConfig,
-    ModelConfig,
-    OptimizerConfig,
-    Recipe,
-    ScheduleConfig,
-)
+from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.training.settings import EvaluationSettings, GrowthSettings, OptimizerSettings, ScheduleSettings
 
 TASKS = ("jsb", "piano-midi", "timit")
 """Those of the paper's study; a task's recipe is TASK-kru."""
@@ -23,9 +17,9 @@ NONE, EXACT = "none", "exact"
 
 LEARNING_RATES = {"jsb": 3e-3, "piano-midi": 3e-3, "timit": 1e-3}
 SCHEDULES = {
-    "jsb": ScheduleConfig(factor=0.5, patience=4, stop_after=20),
-    "piano-midi": ScheduleConfig(factor=0.5, patience=4, stop_after=20),
-    "timit": ScheduleConfig(factor=0.3, stop_after=6),
+    "jsb": ScheduleSettings(factor=0.5, patience=4, stop_after=20),
+    "piano-midi": ScheduleSettings(factor=0.5, patience=4, stop_after=20),
+    "timit": ScheduleSettings(factor=0.3, stop_after=6),
 }
 
 EPOCHS = {"jsb": 60, "piano-midi": 30, "timit": 12}
@@ -81,7 +75,7 @@ def clipping_settings(task: str, epochs: int) -> list[Setting]:
     for times in RATES:
         for guard, (penalty, clip) in GUARDS.items():
             optimizer = replace(base.optimizer, lr=times * base.optimizer.lr, clip=clip)
-            recipe = replace(base, penalty=penalty, optimizer=optimizer, schedule=ScheduleConfig())
+            recipe = replace(base, penalty=penalty, optimizer=optimizer, schedule=ScheduleSettings())
             chosen.append(Setting(task, clipping_label(times, guard), recipe))
     return chosen
 
@@ -114,16 +108,16 @@ def growth_settings(task: str, epochs: int) -> list[Setting]:
     base = replace(
         base,
         model=replace(base.model, dropout=0.3 if task == "jsb" else 0.0),
-        optimizer=OptimizerConfig("adam", 3e-3, recurrent_scale=0.1),
-        schedule=ScheduleConfig(),
+        optimizer=OptimizerSettings("adam", 3e-3, recurrent_scale=0.1),
+        schedule=ScheduleSettings(),
     )
     if task == "ptb-small":
         # 411 units have two factors, 256 have eight. Real with tanh, so that all runs take minutes and learn.
         model = ModelConfig(hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
-        base = replace(base, model=model, penalty=0.01, evaluation=EvaluationConfig(200, 50, 60_000))
+        base = replace(base, model=model, penalty=0.01, evaluation=EvaluationSettings(200, 50, 60_000))
     small = sum(size**2 for size in base.model.factors)
     patience, gain = STALLS[task]
-    growth = GrowthConfig(base.model.hidden_size**2, patience=patience, gain=gain)
+    growth = GrowthSettings(base.model.hidden_size**2, patience=patience, gain=gain)
     raised = replace(growth, max_parameters=TERMS * small, by="rank")
     return [
         Setting(task, SMALL, base),
@@ -159,6 +153,6 @@ def _plain(task: str, epochs: int) -> Recipe:
     return replace(
         base,
         model=replace(base.model, dropout=0.0),
-        optimizer=OptimizerConfig("adam", LEARNING_RATES[task]),
+        optimizer=OptimizerSettings("adam", LEARNING_RATES[task]),
         schedule=SCHEDULES[task],
     )
