@@ -14,6 +14,7 @@ import kru
 from kru.baselines import AntisymmetricRNN
 from kru.export import c99, onnx, program
 from kru.export.names import as_comment
+from kru.lab.cli import main
 from kru.lab.models import Model
 from kru.matrices import RecurrentMatrix
 
@@ -57,7 +58,7 @@ def not_finite() -> kru.KRU:
 
 
 CASES = {
-    "torch's layer": (lambda: nn.LSTM(2, 3), TypeError, "model: expected a weights file, .*, got LSTM"),
+    "torch's layer": (lambda: nn.LSTM(2, 3), TypeError, "model: expected a recurrent layer .*, got LSTM"),
     "a model of one's own": (
         lambda: nn.Sequential(kru.KRU(2, 4)),
         TypeError,
@@ -68,7 +69,7 @@ CASES = {
     "no factors": (lambda: with_matrix(Unknown), TypeError, "expected Kronecker factors, got Unknown"),
     "sums of sums": (lambda: with_matrix(Nested), TypeError, "a sum of Kronecker products, got Nested"),
     "not finite": (not_finite, ValueError, "weight_ih_l0: expected finite numbers, got 1 others"),
-    "no file": (lambda: "nothing.safetensors", ValueError, "nothing.safetensors: no such file"),
+    "a path": (lambda: "model.safetensors", TypeError, "model: expected a recurrent layer .*, got str"),
 }
 
 
@@ -152,17 +153,25 @@ def weights_named(name: str, path: Path) -> Path:
     return path
 
 
-def test_a_recipe_name_cannot_leave_its_comment(tmp_path) -> None:
+def test_a_recipe_name_cannot_leave_its_comment(tmp_path, capsys) -> None:
     """The names in a weights file are anybody's: none of their characters may mean anything in C."""
-    with pytest.raises(ValueError, match="name: expected one that a folder can have"):
-        c99(weights_named(EVIL, tmp_path / "refused.safetensors"), tmp_path / "c")
+    path = weights_named(EVIL, tmp_path / "refused.safetensors")
+    assert main(["export", str(path), "--to", "c99", "-o", str(tmp_path / "c")]) == 2
+    assert "name: expected one that a folder can have" in capsys.readouterr().err
     path = weights_named('x #error injected ??= ??) \\ " * é %s \\', tmp_path / "evil.safetensors")
-    header, source = c99(path, tmp_path / "c").files
+    assert main(["export", str(path), "--to", "c99", "-o", str(tmp_path / "c")]) == 0
+    header, source = tmp_path / "c" / "model.h", tmp_path / "c" / "model.c"
     assert "injected" in header.read_text().splitlines()[0]
     assert source.read_text().count("#") == 2
     run(tool("gcc"), *WARNINGS, "-Wtrigraphs", "-fsyntax-only", source)
     assert not re.search(r"[^A-Za-z0-9 ._+-]", as_comment(EVIL))
-    onnx(path, tmp_path / "o")
+    assert main(["export", str(path), "--to", "onnx", "-o", str(tmp_path / "o")]) == 0
+
+
+def test_an_origin_cannot_leave_its_comment(tmp_path) -> None:
+    _, source = c99(kru.KRU(2, 4), tmp_path / "c", origin=EVIL).files
+    assert source.read_text().count("#") == 2
+    run(tool("gcc"), *WARNINGS, "-Wtrigraphs", "-fsyntax-only", source)
 
 
 def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:

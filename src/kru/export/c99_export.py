@@ -10,7 +10,7 @@ from kru.export.cortex_m import code_bytes
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
 from kru.export.network import require_one_direction
-from kru.export.source import Source, network_from
+from kru.export.source import network_from
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class C99Export(Export):
 
 
 def c99(
-    model: Source,
+    model: nn.Module,
     folder: str | Path,
     *,
     name: str = "model",
+    origin: str = "",
     int8: bool = False,
     symbols: bool = False,
     embedding: nn.Embedding | None = None,
@@ -45,16 +46,17 @@ def c99(
     nothing but math.h is needed. A bidirectional model has no step.
 
     Args:
-        model: the path of a weights file, a model of `kru.training`, or a recurrent layer.
+        model: a recurrent layer, or a module made of one and a linear output.
         folder: a name that is still free.
         name: how files and identifiers begin.
+        origin: where the model comes from, for the comments; the name of its class if empty.
         int8: whether the large matrices are stored as integers with a scale for each row; sums and states
             are in float as ever.
-        symbols: whether a model or a layer takes integers; a weights file knows.
+        symbols: whether the input is integers.
         embedding, output: the maps around a layer.
     """
     check_name(name)
-    network = network_from(model, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
     require_one_direction(network, "c99")
     written = write_c(network, name, int8=int8)
     folder = Path(folder)

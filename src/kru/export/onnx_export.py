@@ -7,14 +7,15 @@ from torch import nn
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
 from kru.export.network import NO_STREAM, write_first_state
-from kru.export.source import Source, network_from
+from kru.export.source import network_from
 
 
 def onnx(
-    model: Source,
+    model: nn.Module,
     folder: str | Path,
     *,
     name: str = "model",
+    origin: str = "",
     symbols: bool = False,
     embedding: nn.Embedding | None = None,
     output: nn.Linear | None = None,
@@ -37,7 +38,7 @@ def onnx(
         from kru.export.onnx_model import OPSET, sequence_model, step_model
     except ModuleNotFoundError as error:
         raise RuntimeError(f"{error.name}: not installed; pip install 'kru[export]'") from error
-    network = network_from(model, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         notes = [f"opset {OPSET}"]

@@ -1,7 +1,6 @@
 """From a trained module to the network that is exported, or one line that says why not."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,63 +9,66 @@ from torch import Tensor, nn
 
 from kru.export.network import Affine, Array, Matrix, Network, Recurrence
 from kru.export.torch_modules import Sequence
-from kru.lab.models import Model, problem_sizes
-from kru.lab.result import read_weights
 from kru.nn.recurrent import Recurrent
 from kru.ops.kron.reference import terms_of
 
 CELLS = ("elman", "lstm", "gru")
 NONLINEARITIES = ("modrelu", "tanh", "relu", "leaky_relu", "identity")
 
-Source = str | Path | Model | Recurrent
-"""What can be exported: the path of a weights file, the model of a recipe, or a recurrent layer."""
-
 
 def network_from(
-    source: Source,
+    source: nn.Module,
     *,
+    origin: str = "",
     symbols: bool = False,
     embedding: nn.Embedding | None = None,
     output: nn.Linear | None = None,
 ) -> Network:
-    """The network of a weights file, a model or a layer, as float32 arrays.
+    """The network of a module as float32 arrays.
 
     Args:
-        source: see `Source`.
-        symbols: whether a model or a layer takes integers as input; a weights file knows.
+        source: a recurrent layer, or a module that has one as `layer`, a `torch.nn.Linear` as `output`, and
+            `last_only`, which says whether `output` reads the last state or all of them.
+        origin: where the model comes from, for people; the name of its class if empty.
+        symbols: whether the input is integers.
         embedding: a map of symbols to the inputs of a layer.
         output: a map of the states of a layer.
     """
-    origin = type(source).__name__
-    if isinstance(source, str | Path):
-        recipe, source = read_weights(Path(source))
-        origin = f"{recipe.name} seed {recipe.seed}"
-        symbols = symbols or problem_sizes(recipe.task).symbols
-    if not isinstance(source, Model | Recurrent):
+    is_layer = isinstance(source, Recurrent)
+    if not is_layer and not _is_model(source):
         raise TypeError(
-            "model: expected a weights file, a model of kru.training or a recurrent layer such as kru.KRU, "
-            f"got {origin}; the parts around a layer are the arguments embedding and output"
+            "model: expected a recurrent layer such as kru.KRU, or a module made of one and a linear output, "
+            f"got {type(source).__name__}; the parts around a layer are the arguments embedding and output"
         )
     for name, part, kind in (("embedding", embedding, nn.Embedding), ("output", output, nn.Linear)):
         if part is not None and type(part) is not kind:
             raise TypeError(f"{name}: expected torch.nn.{kind.__name__}, got {type(part).__name__}")
-        if part is not None and isinstance(source, Model):
+        if part is not None and not is_layer:
             raise ValueError(f"{name}: expected none for a model, which has its own maps; pass model.layer")
     # A copy: in float32, on the CPU, without dropout.
-    module = copy.deepcopy(source).to("cpu", torch.float32).eval()
-    layer, output = (module.layer, module.output) if isinstance(module, Model) else (module, output)
+    module: Any = copy.deepcopy(source).to("cpu", torch.float32).eval()
+    layer, output = (module, output) if is_layer else (module.layer, module.output)
     network = Network(
-        origin,
+        origin or type(source).__name__,
         tuple(_layer(layer, index) for index in range(layer.num_layers)),
         symbols or embedding is not None,
         None if embedding is None else _array("embedding.weight", embedding.weight),
         None if output is None else _affine(output),
-        isinstance(module, Model) and module.last_only,
+        not is_layer and module.last_only,
         layer.batch_first,
     )
     _check_sizes(network, layer)
     _check_values(network, layer)
     return network
+
+
+def _is_model(module: Any) -> bool:
+    return (
+        isinstance(module, nn.Module)
+        and isinstance(getattr(module, "layer", None), Recurrent)
+        and isinstance(getattr(module, "output", None), nn.Linear)
+        and isinstance(getattr(module, "last_only", None), bool)
+    )
 
 
 def _layer(layer: Recurrent, index: int) -> tuple[Recurrence, ...]:

@@ -10,17 +10,18 @@ from torch.export import Dim
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
 from kru.export.network import NO_STREAM, Network, write_first_state
-from kru.export.source import Source, network_from
+from kru.export.source import network_from
 from kru.export.torch_modules import Sequence, Step
 
 STEPS, BATCH = 5, 3  # of the example that is traced
 
 
 def program(
-    model: Source,
+    model: nn.Module,
     folder: str | Path,
     *,
     name: str = "model",
+    origin: str = "",
     symbols: bool = False,
     embedding: nn.Embedding | None = None,
     output: nn.Linear | None = None,
@@ -40,14 +41,15 @@ def program(
     a list for each layer, for the step.
 
     Args:
-        model: the path of a weights file, a model of `kru.training`, or a recurrent layer.
+        model: a recurrent layer, or a module made of one and a linear output.
         folder: a name that is still free.
         name: how the files begin.
-        symbols: whether a model or a layer takes integers; a weights file knows.
+        origin: where the model comes from, for people; the name of its class if empty.
+        symbols: whether the input is integers.
         embedding, output: the maps around a layer.
     """
     check_name(name)
-    network = network_from(model, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         notes = []

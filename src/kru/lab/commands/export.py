@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from kru import export
 from kru.lab.cli import parse
+from kru.lab.models import problem_sizes
+from kru.lab.result import read_weights
 from kru.lab.run import weights_path
 
 
@@ -32,13 +34,17 @@ def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "export", arguments)
     if options.int8 and options.to != "c99":
         raise ValueError(f"int8: expected --to c99, got --to {options.to}")
-    path = weights_path(options.weights)
+    recipe, model = read_weights(weights_path(options.weights))
+    about: dict[str, Any] = {
+        "origin": f"{recipe.name} seed {recipe.seed}",
+        "symbols": problem_sizes(recipe.task).symbols,
+    }
     written: export.Export
     if options.to == "c99":
-        written = export.c99(path, options.out, name=options.name, int8=options.int8)
+        written = export.c99(model, options.out, name=options.name, int8=options.int8, **about)
     else:
         write = export.onnx if options.to == "onnx" else export.program
-        written = write(path, options.out, name=options.name)
+        written = write(model, options.out, name=options.name, **about)
     files = [f"{file}  {file.stat().st_size:,} bytes" for file in written.files]
     print("\n".join([*files, *written.notes]))
     return 0
