@@ -43,3 +43,11 @@ def test_exact_factors_count_their_free_parameters() -> None:
     assert kru.parameter_count(kru.KRU(3, 15, constraint="exact")).recurrent == 9 + 25
     assert kru.parameter_count(kru.KRU(3, 15, field="real", constraint="exact")).recurrent == 3 + 10
     assert kru.parameter_count(kru.KRULSTM(3, 15, constraint="exact")).recurrent == 4 * (3 + 10)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [(nn.RNN, 1), (nn.LSTM, 4), (nn.GRU, 3)])
+def test_recurrent_weights_of_torch_layers_count_as_recurrent(kind: type[nn.RNNBase], gates: int) -> None:
+    layer = kind(3, 5, num_layers=2, bidirectional=True)
+    assert kru.parameter_count(nn.Sequential(layer)).recurrent == 4 * gates * 25
+    cell = {nn.RNN: nn.RNNCell, nn.LSTM: nn.LSTMCell, nn.GRU: nn.GRUCell}[kind](3, 5)
+    assert kru.parameter_count(cell) == (sum(p.numel() for p in cell.parameters()), gates * 25)

@@ -1,5 +1,6 @@
 """Kronecker factors that are parameters themselves."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -20,6 +21,9 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
     is factor f of term r. W starts as its first term, which is unitary. The first factor of each other term starts
     at zero and its other factors at random unitary matrices: the terms contribute nothing yet, but the first
     factor's gradient is not zero, nor are the others' once it has moved.
+
+    With a gain g, W starts as g times that: every factor is multiplied by g^(1/F), so that the penalty pulls at all
+    of them alike.
 
     >>> import torch
     >>> matrix = KroneckerMatrix(((2, 2), (3, 3)), field="complex")
@@ -42,11 +46,13 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
         constraint: str = "soft",
         init: str = "haar",
         rank: int = 1,
+        gain: float = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(shapes, field=field, gates=gates, constraint=constraint, rank=rank)
         self.init = init
+        self.gain = gain
         leading = (2,) if field == "complex" else (gates,) if gates > 1 else ()
         if rank > 1:
             leading = (rank, *leading)
@@ -70,6 +76,9 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
             factor.copy_(torch.stack(terms).reshape(factor.shape))
         if self.rank > 1:
             self.factor_0[1:] = 0
+        if self.gain != 1:
+            for factor in self.factor_parameters:
+                factor.mul_(self.gain ** (1 / len(self.shapes)))
 
     def _random_factor(self, f: int) -> Tensor:
         return initial_factor(*self.shapes[f], field=self.field, count=self.gates)
@@ -84,11 +93,13 @@ def kronecker_matrix(
     constraint: str = "soft",
     init: str = "haar",
     rank: int = 1,
+    gain: float = 1.0,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> RecurrentMatrix:
-    """The matrix module for a layer's `factors`, `rank` and `constraint` arguments."""
+    """The matrix module for a layer's `factors`, `rank`, `constraint` and `recurrent_gain` arguments."""
     check_rank(rank)
+    check_gain(gain, constraint)
     if constraint not in CONSTRAINTS:
         raise ValueError(f"constraint: expected one of {', '.join(CONSTRAINTS)}, got {constraint!r}")
     shapes = square_shapes(factors, size)
@@ -105,6 +116,17 @@ def kronecker_matrix(
         constraint=constraint,
         init=init,
         rank=rank,
+        gain=gain,
         device=device,
         dtype=dtype,
     )
+
+
+def check_gain(gain: float, constraint: str) -> None:
+    if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain < math.inf:
+        raise ValueError(f"recurrent_gain: expected a finite number above 0, got {gain!r}")
+    if gain != 1 and constraint == "exact":
+        raise ValueError(
+            f'recurrent_gain: expected 1 with constraint="exact", got {gain}: '
+            "a unitary matrix times another number is not unitary"
+        )

@@ -37,6 +37,7 @@ class AntisymmetricRNN(Recurrent):
         diffusion: gamma, at least 0.
         spread: sigma; the entries of M start with a standard deviation of sigma / sqrt(N).
         train_recurrent: False keeps A as it was drawn.
+        input_scale: the input weights start as so many times what was drawn.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, N * directions); state (layers * directions, B, N).
@@ -66,6 +67,7 @@ class AntisymmetricRNN(Recurrent):
         diffusion: float = 0.01,
         spread: float = 1.0,
         train_recurrent: bool = True,
+        input_scale: float = 1.0,
         proj_size: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -90,6 +92,7 @@ class AntisymmetricRNN(Recurrent):
             field="real",
             nonlinearity="tanh",
             train_recurrent=train_recurrent,
+            input_scale=input_scale,
             proj_size=proj_size,
             device=device,
             dtype=dtype,

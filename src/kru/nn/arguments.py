@@ -1,5 +1,6 @@
 """The checks of a recurrent layer's constructor."""
 
+import math
 import warnings
 
 import torch
@@ -30,6 +31,19 @@ def check_switches(**switches: bool) -> None:
 def check_nonlinearity(nonlinearity: str) -> None:
     if nonlinearity not in NONLINEARITIES:
         raise ValueError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
+
+
+def check_initial_values(input_scale: float, initial_bias: float, nonlinearity: str, bias: bool) -> None:
+    for name, value in (("input_scale", input_scale), ("initial_bias", initial_bias)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{name}: expected a finite number, got {value!r}")
+    if initial_bias and nonlinearity != "modrelu":
+        raise ValueError(
+            f"initial_bias: expected 0 with nonlinearity={nonlinearity!r}, got {initial_bias}: "
+            "it is where the bias of modReLU starts"
+        )
+    if initial_bias and not bias:
+        raise ValueError(f"initial_bias: expected 0 with bias=False, got {initial_bias}")
 
 
 def check_dropout(dropout: float, num_layers: int) -> None:

@@ -26,6 +26,7 @@ class Baseline(Elman):
         nonlinearity: see `kru.KRU`; each subclass has that of its paper.
         learn_initial: whether the state before the first step is a parameter in place of zeros.
         train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     Shapes:
         as those of `kru.KRU`: a state has S = 2N values in the complex field, N in the real one.
@@ -46,6 +47,8 @@ class Baseline(Elman):
         nonlinearity: str,
         learn_initial: bool,
         train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
         proj_size: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -63,6 +66,8 @@ class Baseline(Elman):
             nonlinearity=nonlinearity,
             train_recurrent=train_recurrent,
             learn_initial=learn_initial,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
             proj_size=proj_size,
             device=device,
             dtype=dtype,

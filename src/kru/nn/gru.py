@@ -20,7 +20,7 @@ class KRUGRU(Gated):
         factors: sizes of the factors, [128, 16], or pairs (rows, columns), with product N; None for the prime
             factors of N.
         field: "real", the only one: gates are real.
-        constraint, recurrent_init, train_recurrent, rank: see `kru.KRU`.
+        constraint, recurrent_init, train_recurrent, rank, recurrent_gain, input_scale: see `kru.KRU`.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, N * directions); state (layers * directions, B, N).

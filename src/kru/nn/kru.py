@@ -37,6 +37,11 @@ class KRU(Elman):
         train_recurrent: False keeps the recurrent matrix as it was drawn.
         rank: R > 1 makes W a sum of R Kronecker products, with R times the parameters and the cost. `factor_f` of
             `matrix()` then has a leading dimension over the terms.
+        recurrent_gain: W starts as so many times the unitary matrix that was drawn; not with
+            ``constraint="exact"``.
+        input_scale: the input weights start as so many times what was drawn.
+        initial_bias: where the bias of modReLU starts. Below zero it starts with a threshold, above zero with
+            states that never vanish.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, S * directions); state (layers * directions, B, S).
@@ -66,6 +71,9 @@ class KRU(Elman):
         recurrent_init: str = "haar",
         train_recurrent: bool = True,
         rank: int = 1,
+        recurrent_gain: float = 1.0,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
         proj_size: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -88,12 +96,15 @@ class KRU(Elman):
                 constraint=constraint,
                 init=recurrent_init,
                 rank=rank,
+                gain=recurrent_gain,
                 device=device,
                 dtype=dtype,
             ),
             field=field,
             nonlinearity="modrelu" if nonlinearity is None else nonlinearity,
             train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
             proj_size=proj_size,
             device=device,
             dtype=dtype,

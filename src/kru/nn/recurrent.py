@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from kru.matrices import RecurrentMatrix
-from kru.nn.arguments import check_dropout, check_dtype, check_nonlinearity, check_sizes, check_switches
+from kru.nn.arguments import (
+    check_dropout,
+    check_dtype,
+    check_initial_values,
+    check_nonlinearity,
+    check_sizes,
+    check_switches,
+)
 from kru.nn.reshaping import Reshapable
 from kru.nn.sequences import SYMBOLS, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
@@ -49,6 +56,8 @@ class Recurrent(Reshapable):
         nonlinearity: str,
         train_recurrent: bool,
         learn_initial: bool = False,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
         proj_size: int,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -63,6 +72,7 @@ class Recurrent(Reshapable):
             learn_initial=learn_initial,
         )
         check_nonlinearity(nonlinearity)
+        check_initial_values(input_scale, initial_bias, nonlinearity, bias)
         check_dropout(dropout, num_layers)
         check_dtype(dtype)
         self.input_size = input_size
@@ -76,6 +86,8 @@ class Recurrent(Reshapable):
         self.nonlinearity = nonlinearity
         self.train_recurrent = train_recurrent
         self.learn_initial = learn_initial
+        self.input_scale = float(input_scale)
+        self.initial_bias = float(initial_bias)
         for layer in range(num_layers):
             features = input_size if layer == 0 else self.output_size
             for suffix in self._suffixes(layer):
@@ -124,9 +136,10 @@ class Recurrent(Reshapable):
     def reset_parameters(self) -> None:
         """Draw new initial values.
 
-        Input weights: uniform within sqrt(6 / (D + S)), per gate. Recurrent factors: random unitary (see
-        `recurrent_init`). Biases: zero, but one for the LSTM's forget gate, so that it remembers from the
-        start. A learned initial state: uniform, with an expected square length of one.
+        Input weights: uniform within sqrt(6 / (D + S)), per gate, times `input_scale`. Recurrent factors: random
+        unitary (see `recurrent_init`), their product times `recurrent_gain`. Biases: zero, but `initial_bias` for
+        modReLU's, and one for the LSTM's forget gate, so that it remembers from the start. A learned initial
+        state: uniform, with an expected square length of one.
         """
         for layer in range(self.num_layers):
             for suffix in self._suffixes(layer):
@@ -139,7 +152,7 @@ class Recurrent(Reshapable):
             for suffix in self._suffixes(layer):
                 weight = getattr(self, f"weight_ih{suffix}")
                 bound = math.sqrt(6 / (weight.shape[1] + self.state_size))
-                weight.uniform_(-bound, bound)
+                weight.uniform_(-bound, bound).mul_(self.input_scale)
                 if self.bias:
                     for name in self._bias_sizes():
                         self._reset_bias(getattr(self, f"{name}{suffix}"))
@@ -148,7 +161,7 @@ class Recurrent(Reshapable):
                     getattr(self, f"initial{suffix}").uniform_(-bound, bound)
 
     def _reset_bias(self, bias: Tensor) -> None:
-        bias.zero_()
+        bias.fill_(self.initial_bias)
 
     def _bias_sizes(self) -> dict[str, int]:
         """Names and lengths of the bias vectors."""

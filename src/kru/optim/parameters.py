@@ -18,11 +18,16 @@ class ParameterCount(NamedTuple):
 def parameter_count(module: nn.Module) -> ParameterCount:
     """The parameters of a module and, among them, those of its recurrent matrices, frozen ones included.
 
-    >>> import kru
+    Recurrent matrices are those of the layers of this library, and `weight_hh` of torch's RNN, LSTM and GRU layers
+    and cells.
+
+    >>> import torch, kru
     >>> kru.parameter_count(kru.KRU(10, 128))
     ParameterCount(total=2744, recurrent=56)
+    >>> kru.parameter_count(torch.nn.LSTM(10, 128))
+    ParameterCount(total=71680, recurrent=65536)
     """
-    recurrent = {id(parameter) for parameter in recurrent_parameters(module)}
+    recurrent = {id(p) for p in (*recurrent_parameters(module), *_torch_recurrent_weights(module))}
     sizes = {id(p): p.numel() * (2 if p.is_complex() else 1) for p in module.parameters()}
     return ParameterCount(sum(sizes.values()), sum(sizes[key] for key in recurrent))
 
@@ -35,6 +40,14 @@ def recurrent_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
             for parameter in child.parameters():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
+                    yield parameter
+
+
+def _torch_recurrent_weights(module: nn.Module) -> Iterator[nn.Parameter]:
+    for child in module.modules():
+        if isinstance(child, nn.RNNBase | nn.RNNCellBase):
+            for name, parameter in child.named_parameters(recurse=False):
+                if name.startswith("weight_hh"):
                     yield parameter
 
 
