@@ -33,7 +33,7 @@ def test_commands_and_options_exist():
         "sampler",
         "startup",
         "prune",
-        "study",
+        "name",
         "storage",
         "out",
         "show",

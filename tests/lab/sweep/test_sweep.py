@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from kru.lab.cli import main
 from kru.lab.sweep.storage import Store
-from kru.lab.sweep.study import DEATHS, MOST_DEATHS, look_at
+from kru.lab.sweep.sweep import DEATHS, MOST_DEATHS, look_at
 from kru.training.files import lock_file, unlock_file
 
 FOLDER = Path("runs/sweeps/small")
@@ -128,7 +128,7 @@ def test_a_folder_in_use_is_left_alone_until_it_is_free(small, capsys):
 def test_a_study_keeps_its_settings(small, capsys):
     assert main([*small, "--trials", "1", "--steps", "5"]) == 0
     assert main([*small, "--trials", "2", "--steps", "6"]) == 2
-    assert "study small: was begun with another recipe; give the same, or choose" in capsys.readouterr().err
+    assert "sweep small: was started with another recipe; give the same, or choose" in capsys.readouterr().err
     Path("space.toml").write_text("penalty = {low = 0.1, high = 0.2}")
     assert main([*small, "--trials", "2", "--steps", "5"]) == 2
     assert "another space" in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_sqlite_is_for_one_process(small, capsys):
     with closing(locks):
         assert locks.take("process")
         assert main([*small, "--trials", "2", "--steps", "5"]) == 1
-    assert "another process has this study" in capsys.readouterr().err
+    assert "another process is running this sweep" in capsys.readouterr().err
 
 
 def test_show_prints_the_best_and_draws_figures(small, capsys):
@@ -169,9 +169,9 @@ def test_show_prints_the_best_and_draws_figures(small, capsys):
         (["jsb-kru", "--space", "nothing.toml"], r"space: no file nothing.toml"),
         (["jsb-kru", "--workers", "0"], r"workers: expected at least 1, got 0"),
         (["jsb-kru", "--parent", "-1"], r"parent: expected at least 0, got -1"),
-        (["jsb-kru", "--study", "../up"], r"study: expected a name, .* got '../up'"),
-        (["jsb-kru", "--study", ".."], r"study: expected a name"),
-        (["jsb-kru", "--show"], r"study.db: has no study 'jsb-kru'"),
+        (["jsb-kru", "--name", "../up"], r"name: expected a name .* got '../up'"),
+        (["jsb-kru", "--study", ".."], r"name: expected a name"),
+        (["jsb-kru", "--show"], r"study.db: has no sweep 'jsb-kru'"),
         (["jsb-kru", "--show", "--storage", "here.txt"], r"storage: expected a path ending in .db"),
     ],
 )

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from kru.lab.cli import main
 from kru.lab.result import read_result
 from kru.lab.sweep.storage import Store
-from kru.lab.sweep.study import Sweep, look_at
+from kru.lab.sweep.sweep import Sweep, look_at
 
 
 def trials(where, name="small"):

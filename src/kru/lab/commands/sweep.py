@@ -22,8 +22,8 @@ DESCRIPTION = f"""Search for good settings: kru sweep RECIPE --space SPACE.toml 
 {RECIPE_HELP}
 SPACE.toml says what is varied, such as: optimizer.lr = {{low = 1e-4, high = 1e-2, log = true}}
 
-The same command, given again, goes on: after Ctrl-C, a crash or kill -9. Given on other machines with the
-same --study and --storage, it adds workers. --show prints what was found, also while workers run."""
+The same command resumes after Ctrl-C, a crash or kill -9. On other machines, with the same --name and
+--storage, it adds workers. --show prints the best trials so far, also while workers run."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Options:
     space: Path | None = None
     """TOML file with the fields to vary and their ranges or choices"""
     trials: int = 0
-    """trials of the study in all; 0: every point of a grid, else 20"""
+    """trials in all; 0: every point of a grid, else 20"""
     workers: int = 1
     """processes on this machine"""
     sampler: Literal["tpe", "grid"] = "tpe"
@@ -43,14 +43,14 @@ class Options:
     """trials with random values before TPE's model is used"""
     prune: bool = True
     """whether a trial ends early when its validation curve is below the median of the others"""
-    study: str = ""
-    """name of the study, by which workers join; else the recipe's"""
+    name: Annotated[str, tyro.conf.arg(aliases=["--study"])] = ""
+    """name by which workers join the sweep; default: the name of the recipe"""
     storage: str = ""
     """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; else a file in the folder of the runs"""
     out: Path | None = None
-    """folder of the runs; else runs/sweeps/STUDY"""
+    """folder of the runs; default: runs/sweeps/NAME"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
     checkpoint_seconds: float = 30.0
     """time between two checkpoints of a run"""
     show: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -58,14 +58,14 @@ class Options:
     best: int = 10
     """how many trials are shown"""
     parent: int = 0
-    """number of a process with which this one ends, and which shows the trials in its place"""
+    """process with which this one ends, and which prints the trials instead"""
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1), ("parent", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
-        if Path(self.study).name != self.study or self.study == "..":
-            raise ValueError(f"study: expected a name, which is that of a folder too, got {self.study!r}")
+        if Path(self.name).name != self.name or self.name == "..":
+            raise ValueError(f"name: expected a name that can also name a folder, got {self.name!r}")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
 def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
     from kru.lab.sweep.crew import run_crew
     from kru.lab.sweep.space import load_space
-    from kru.lab.sweep.study import Plan, Settings, join
+    from kru.lab.sweep.sweep import Plan, Settings, join
     from kru.lab.sweep.worker import Stop, work
 
     if options.space is None:
@@ -112,7 +112,7 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
 
 def _show(options: Options) -> int:
     from kru.lab.sweep.show import draw_findings, read_findings, summary
-    from kru.lab.sweep.study import look_at
+    from kru.lab.sweep.sweep import look_at
 
     with look_at(_name(options), _store(options)) as study:
         findings = read_findings(study)
@@ -124,7 +124,7 @@ def _show(options: Options) -> int:
 
 
 def _name(options: Options) -> str:
-    return options.study or options.recipe.name
+    return options.name or options.recipe.name
 
 
 def _folder(options: Options) -> Path:
@@ -132,7 +132,7 @@ def _folder(options: Options) -> Path:
 
 
 def _store(options: Options) -> "Store":
-    """The storage that was named; else the file in the folder, SQLite if one worker begins the study."""
+    """The storage that was named; else the file in the folder, SQLite if one worker starts the sweep."""
     from kru.lab.sweep.storage import Store
 
     if options.storage:
@@ -143,6 +143,6 @@ def _store(options: Options) -> "Store":
     if store.one_process and options.workers > 1:
         raise ValueError(
             f"workers: expected 1 with {store}, which is SQLite and for one process, got {options.workers}; "
-            "begin another --study, or name another --storage"
+            "choose another --name or --storage"
         )
     return store

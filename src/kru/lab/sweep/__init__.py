@@ -1,1 +1,1 @@
-"""Search for good settings: many runs of one recipe, by any number of workers that share one study."""
+"""Search for good settings: many runs of one recipe, by any number of workers."""

@@ -1,7 +1,7 @@
 """Locks between the workers of a sweep, each of which ends with the worker that has it, however that ends.
 
 They say who is alive. A worker holds the lock of its trial as long as it runs, so a trial that runs in the
-study, but whose lock is free, has lost its worker: the next one takes it up at once. No clock is read, and
+sweep, but whose lock is free, has lost its worker: the next one takes it up at once. No clock is read, and
 there is no time to wait for.
 """
 
@@ -29,7 +29,7 @@ class LockLostError(RunError):
 
 
 class Locks(Protocol):
-    """Locks by name, the same for all studies that a storage has."""
+    """Locks by name, the same for all sweeps in a storage."""
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Wait until no other worker is in here, and keep them out."""
@@ -64,7 +64,7 @@ class FileLocks:
             unlock_file(descriptor)
 
     def take(self, name: str) -> bool:
-        # A study may have any name.
+        # A sweep may have any name.
         descriptor = lock_file(self._folder / quote(name, safe=""), wait=False)
         if descriptor is None:
             return False

@@ -1,4 +1,4 @@
-"""What a study has found: its best trials in a table, what mattered, and how the measure depends on each field."""
+"""What a sweep has found: its best trials in a table, what mattered, and how the measure depends on each field."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from kru.lab.recipes.files import command_line, recipe_from
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.report.text import columns
 from kru.lab.sweep.space import parse_space
-from kru.lab.sweep.study import DIVERGED, SETTINGS, TEST
+from kru.lab.sweep.sweep import DIVERGED, SETTINGS, TEST
 from kru.lab.sweep.worker import brief
 
 IMPORTANCE_FROM = 4
@@ -26,7 +26,7 @@ IMPORTANCE_FROM = 4
 
 @dataclass(frozen=True)
 class Findings:
-    """A study, read once."""
+    """A sweep, read once."""
 
     name: str
     settings: dict[str, Any]
@@ -42,10 +42,10 @@ class Findings:
 
 
 def read_findings(study: optuna.Study) -> Findings:
-    """What a study of `kru sweep` has found so far."""
+    """What a sweep has found so far."""
     settings = study.user_attrs.get(SETTINGS)
     if settings is None:
-        raise ValueError(f"study {study.study_name}: was not made by kru sweep")
+        raise ValueError(f"sweep {study.study_name}: was not made by kru sweep")
     trials = study.get_trials(deepcopy=False)
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     highest_first = study.direction == StudyDirection.MAXIMIZE
@@ -53,7 +53,7 @@ def read_findings(study: optuna.Study) -> Findings:
     enough = len(best) >= IMPORTANCE_FROM and len({trial.value for trial in best}) > 1
     importance = {}
     if enough:
-        # How the best differ from the rest; of a small study the best five, as long as they are the minority.
+        # How the best differ from the rest; of a small sweep the best five, as long as they are the minority.
         quantile = max(0.1, min(0.5, 5 / len(best)))
         importance = get_param_importances(
             study, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile)

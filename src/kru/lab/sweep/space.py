@@ -35,7 +35,7 @@ class Parameter:
         field: the dotted name, such as optimizer.lr.
         distribution: what Optuna draws from.
         grid: the values in a grid; empty if it was not said how a range is divided.
-        lists: values by their names in the study, where they are lists, which Optuna cannot store.
+        lists: values by their names in the sweep, where they are lists, which Optuna cannot store.
     """
 
     field: str
@@ -44,7 +44,7 @@ class Parameter:
     lists: Mapping[str, list[Any]]
 
     def suggest(self, trial: Trial) -> Any:
-        """The value of a trial, as it stands in the study: drawn at the first call, the same ever after."""
+        """The value of a trial, as stored in the sweep: drawn at the first call, the same ever after."""
         given = self.distribution
         if isinstance(given, FloatDistribution):
             return trial.suggest_float(self.field, given.low, given.high, log=given.log, step=given.step)
@@ -63,7 +63,7 @@ class Space:
     """for each field the entries in TOML, by which two spaces are compared"""
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
-        """The values of a trial by field, as they stand in the study."""
+        """The values of a trial by field, as stored in the sweep."""
         return {parameter.field: parameter.suggest(trial) for parameter in self.parameters}
 
     def apply(self, recipe: Recipe, values: Mapping[str, Any]) -> Recipe:

@@ -1,4 +1,4 @@
-"""Where a study is kept: SQLite, a journal file, or PostgreSQL."""
+"""Where a sweep is stored: SQLite, a journal file, or PostgreSQL."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 @dataclass(frozen=True)
 class Store:
-    """A place for a study, not opened yet: a path ending in .db or .journal, or a PostgreSQL URL."""
+    """A place for a sweep, not opened yet: a path ending in .db or .journal, or a PostgreSQL URL."""
 
     where: str
 
@@ -60,7 +60,7 @@ class Store:
         return not self.is_server and self.where.endswith(SQLITE)
 
     def exists(self) -> bool:
-        """Whether there may be a study; a server always may have one."""
+        """Whether a sweep may exist there; a server may always have one."""
         return self.is_server or Path(self.where).is_file()
 
     def locks(self) -> Locks:
@@ -93,7 +93,7 @@ class Store:
                 journal = JournalStorage(backend)
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"storage {self}: expected the journal of a study, got another file"
+                    f"storage {self}: expected the journal of a sweep, got another file"
                 ) from error
             yield journal
 

@@ -1,4 +1,4 @@
-"""A worker: takes one trial after the other, until the study has all of them."""
+"""A worker: runs one trial after the other until the sweep has all of them."""
 
 import math
 import os
@@ -17,13 +17,13 @@ from kru.lab.recipes.settings import Recipe
 from kru.lab.run import CHECKPOINT, BusyRunError, DivergedRunError, Place, train
 from kru.lab.sweep.locks import LockLostError
 from kru.lab.sweep.storage import DATABASE_ERRORS
-from kru.lab.sweep.study import DIVERGED, TEST, Claimed, Sweep
+from kru.lab.sweep.sweep import DIVERGED, TEST, Claimed, Sweep
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.interrupt import Interrupted, Interruptible
 from kru.training.loop import Event
 
 POLL = 1.0
-"""Seconds between two looks at the study, when others have all the trials that are left."""
+"""Seconds between two looks at the sweep while other workers have all remaining trials."""
 
 MOST_FAILURES = 10
 """So often in a row the storage may fail before a worker gives up."""
@@ -51,7 +51,7 @@ class Stop(Interruptible):
 
 
 def work(sweep: Sweep, place: Place, stop: Stop) -> None:
-    """Run trials until the study has as many as it shall have, all of them finished.
+    """Run trials until the sweep has all of its trials and every one is finished.
 
     Args:
         place: whose folder has a folder for each trial.
@@ -164,7 +164,7 @@ def _recipe(sweep: Sweep, claimed: Claimed, told: str) -> Recipe:
 
 
 def _watcher(sweep: Sweep, claimed: Claimed, recipe: Recipe) -> Callable[[Event], None]:
-    """Reports validations to the study, and raises `Pruned` when it thinks that they are hopeless."""
+    """Reports validations to the sweep and raises `Pruned` when they look hopeless."""
     reported = set(sweep.trials()[claimed.trial.number].intermediate_values)
 
     def watch(event: Event) -> None:

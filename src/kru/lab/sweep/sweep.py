@@ -1,4 +1,4 @@
-"""A sweep: the study that its workers share, and which trial comes next."""
+"""A sweep: what its workers share (an Optuna study), and which trial comes next."""
 
 import json
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ from kru.lab.tasks import Measure
 MOST_DEATHS = 10
 """So many workers in a row may die with a trial before its next validation; then it is given up."""
 TRIALS = 20
-"""Trials of a study if nobody says how many."""
+"""Trials of a sweep if nobody says how many."""
 PRUNING_FROM = 5
 """Finished trials before the first one is pruned: a median of fewer says little."""
 
-# What a study and a trial carry besides what Optuna itself writes down.
+# What a sweep and a trial store besides what Optuna itself writes down.
 SETTINGS = "kru settings"
 DEATHS = "deaths"
 DIVERGED = "diverged"
@@ -35,7 +35,7 @@ TEST = "test"
 
 @dataclass(frozen=True)
 class Settings:
-    """What all workers of a study must agree on."""
+    """What all workers of a sweep must agree on."""
 
     recipe: Recipe
     source: str
@@ -45,7 +45,7 @@ class Settings:
     measure: Measure
 
     def mapping(self) -> dict[str, Any]:
-        """As JSON has it, kept with the study."""
+        """As JSON, stored with the sweep."""
         settings = {
             "recipe": recipe_mapping(self.recipe),
             "space": self.space.table,
@@ -59,10 +59,10 @@ class Settings:
 
 
 class Plan(NamedTuple):
-    """How a study is searched; workers may differ in it."""
+    """How a sweep searches; workers may differ in it."""
 
     trials: int = 0
-    """how many the study shall have in the end; 0: every point of a grid, else 20"""
+    """how many the sweep will have in the end; 0: every point of a grid, else 20"""
     startup: int = 10
     """trials with random values before TPE's model is used"""
     prune: bool = True
@@ -77,10 +77,10 @@ class Claimed(NamedTuple):
 
 
 class Sweep:
-    """A study that this worker has joined, by `join`.
+    """A sweep that this worker has joined, by `join`.
 
-    The workers of a study have nothing in common but its storage and its locks. What must not happen twice is
-    done alone: to make the study, to draw a trial, to take one up. A trial keeps its number and its values
+    The workers of a sweep share nothing but its storage and its locks. What must not happen twice is
+    done alone: to create the sweep, to draw a trial, to take one up. A trial keeps its number and its values
     for life; its state is RUNNING until it is finished, whichever workers have it in turn.
     """
 
@@ -96,7 +96,7 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """How many trials the study shall have."""
+        """How many trials the sweep will have."""
         if self._grid:
             return min(self.plan.trials or len(self._grid), len(self._grid))
         return self.plan.trials or TRIALS
@@ -158,7 +158,7 @@ class Sweep:
 
     def _take_up(self, number: int) -> Claimed | None:
         """A trial whose lock this worker has just taken; None, without the lock, if nothing is left to do for it."""
-        # Looked at again: its worker may have finished it, and given the lock back, since `claim` read the study.
+        # Looked at again: its worker may have finished it, and given the lock back, since `claim` read the sweep.
         frozen = self.trials()[number]
         if frozen.state != TrialState.RUNNING:
             self.locks.give(self._lock(number))
@@ -187,16 +187,16 @@ class Sweep:
 
 @contextmanager
 def join(name: str, settings: Settings, plan: Plan, store: Store) -> Iterator[Sweep]:
-    """Make a study, or join it if it is there already.
+    """Create a sweep, or join it if it exists already.
 
     Raises:
-        ValueError: the study was begun with other settings.
+        ValueError: the sweep was started with other settings.
         RunError: the storage cannot be opened, or another process has it and it is for one.
     """
     with ExitStack() as stack:
         locks = stack.enter_context(closing(store.locks()))
         if store.one_process and not locks.take("process"):
-            raise RunError(f"{store}: another process has this study; SQLite is for one")
+            raise RunError(f"{store}: another process is running this sweep; SQLite is for one process")
         with store.errors(), locks.alone():
             study = optuna.create_study(
                 study_name=name,
@@ -211,8 +211,8 @@ def join(name: str, settings: Settings, plan: Plan, store: Store) -> Iterator[Sw
 
 @contextmanager
 def look_at(name: str, store: Store) -> Iterator[optuna.Study]:
-    """A study that is there, without joining it."""
-    missing = f"{store}: has no study {name!r}"
+    """An existing sweep, without joining it."""
+    missing = f"{store}: has no sweep {name!r}"
     if not store.exists():
         raise ValueError(missing)
     with store.errors(), store.open() as storage:
@@ -224,7 +224,7 @@ def look_at(name: str, store: Store) -> Iterator[optuna.Study]:
 
 
 def _agree(study: optuna.Study, settings: Settings) -> None:
-    """Leave the settings with a new study; for one that was there, expect that they are the same."""
+    """Store the settings with a new sweep; an existing one must have the same."""
     ours = settings.mapping()
     theirs = study.user_attrs.get(SETTINGS)
     if theirs is None:
@@ -233,8 +233,8 @@ def _agree(study: optuna.Study, settings: Settings) -> None:
     other = [key for key in ("recipe", "space", "sampler") if theirs.get(key) != ours[key]]
     if other:
         raise ValueError(
-            f"study {study.study_name}: was begun with another {' and '.join(other)}; give the same, or "
-            "choose another --study"
+            f"sweep {study.study_name}: was started with another {' and '.join(other)}; give the same, or "
+            "choose another --name"
         )
 
 
