@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.library import opcheck
 
 import kru
-from kru.matrices import RestrictedUnitaryMatrix, RotationMatrix, StructuredMatrix
-from kru.nn.baseline import Baseline
+from kru.matrices import ChainMatrix, RestrictedUnitaryMatrix, RotationMatrix
+from kru.nn.baselines.base import Baseline
 from kru.ops import bindings, scan
 from kru.ops.chain import staged_scan
 from kru.ops.chain.reference import staged_scan_reference
@@ -29,7 +29,7 @@ MATRICES = {
 every_matrix = pytest.mark.parametrize("make", list(MATRICES.values()), ids=list(MATRICES))
 
 
-def arguments(matrix: StructuredMatrix) -> list[Tensor]:
+def arguments(matrix: ChainMatrix) -> list[Tensor]:
     """Input part, modReLU's bias of both signs, and a start."""
     size = matrix.size
     part = torch.randn(STEPS, BATCH, 2 * size, dtype=torch.float64)
@@ -182,7 +182,7 @@ def test_layers_compute_the_same_both_ways(
     x = torch.randn(4, 5, 3, dtype=torch.float64)
     outputs = []
     for staged in (True, False):
-        monkeypatch.setattr(StructuredMatrix, "pays", lambda *_, staged=staged: staged)
+        monkeypatch.setattr(ChainMatrix, "pays", lambda *_, staged=staged: staged)
         output, h = layer(x)
         gradients = torch.autograd.grad(output.square().sum() + h.sum(), list(layer.parameters()))
         outputs.append((output, h, *gradients))
@@ -310,12 +310,12 @@ def test_layers_run_as_is_faster(
     if bindings.library is None:
         pytest.skip("kru has no native library here")
     dense = []
-    factors = StructuredMatrix.factors
-    monkeypatch.setattr(StructuredMatrix, "factors", lambda self: dense.append(self) or factors(self))
+    factors = ChainMatrix.factors
+    monkeypatch.setattr(ChainMatrix, "factors", lambda self: dense.append(self) or factors(self))
     layer(torch.randn(2, batch, 1))
     assert staged is not bool(dense)
     matrix = layer.matrix()
-    assert isinstance(matrix, StructuredMatrix)
+    assert isinstance(matrix, ChainMatrix)
     assert matrix.stage_count == len(matrix.stages())
 
 

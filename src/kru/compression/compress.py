@@ -14,7 +14,7 @@ from kru.compression.inputs import Moments, input_moments
 from kru.compression.report import CompressedMatrix, CompressionReport
 from kru.linalg.factors import Shapes, check_rank, parse_factors
 from kru.linalg.nearest import largest_rank, nearest_kronecker
-from kru.matrices.reshaping import to_stored
+from kru.matrices.factor_pairs import to_stored
 from kru.nn import KRU, KRUGRU, KRULSTM, KroneckerLinear
 from kru.nn.recurrent import Recurrent
 from kru.ops import kron_dense

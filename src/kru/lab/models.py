@@ -14,7 +14,7 @@ from kru.lab.tasks.music import KEYS
 from kru.lab.tasks.phones import FOLDED_PHONES, PHONES
 from kru.matrices import KroneckerMatrix
 from kru.nn import KRU, KRUGRU, KRULSTM
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 from kru.nn.recurrent import Recurrent
 from kru.nn.states import State
 

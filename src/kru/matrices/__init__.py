@@ -2,17 +2,18 @@
 
 from kru.matrices.antisymmetric import AntisymmetricMatrix
 from kru.matrices.base import RecurrentMatrix
-from kru.matrices.exact import UnitaryKroneckerMatrix
+from kru.matrices.chain import ChainMatrix
 from kru.matrices.exponential import ExponentialMatrix
-from kru.matrices.full import FullUnitaryMatrix
+from kru.matrices.full_unitary import FullUnitaryMatrix
 from kru.matrices.householder import HouseholderMatrix
 from kru.matrices.kronecker import KroneckerMatrix, kronecker_matrix
-from kru.matrices.restricted import RestrictedUnitaryMatrix
+from kru.matrices.restricted_unitary import RestrictedUnitaryMatrix
 from kru.matrices.rotations import RotationMatrix
-from kru.matrices.structured import StructuredMatrix
+from kru.matrices.unitary_kronecker import UnitaryKroneckerMatrix
 
 __all__ = [
     "AntisymmetricMatrix",
+    "ChainMatrix",
     "ExponentialMatrix",
     "FullUnitaryMatrix",
     "HouseholderMatrix",
@@ -20,7 +21,6 @@ __all__ = [
     "RecurrentMatrix",
     "RestrictedUnitaryMatrix",
     "RotationMatrix",
-    "StructuredMatrix",
     "UnitaryKroneckerMatrix",
     "kronecker_matrix",
 ]

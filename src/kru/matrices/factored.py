@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.linalg.factors import Shapes, parse_factors, product_text
-from kru.matrices.moments import Carry, Replacement
-from kru.matrices.reshaping import (
+from kru.matrices.factor_pairs import (
     merged_gradient,
     merged_square,
     nearest_pair,
@@ -17,6 +16,7 @@ from kru.matrices.reshaping import (
     to_matrices,
     to_stored,
 )
+from kru.matrices.moments import Carry, Replacement
 from kru.ops.kron.reference import kron
 from kru.ops.precision import computing_dtype
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from kru.linalg.factors import Shapes, check_rank, square_shapes
 from kru.linalg.unitary import initial_factor
 from kru.matrices.base import CONSTRAINTS, RecurrentMatrix
-from kru.matrices.exact import UnitaryKroneckerMatrix
 from kru.matrices.factored import Factored
+from kru.matrices.unitary_kronecker import UnitaryKroneckerMatrix
 from kru.ops.precision import computing_dtype
 
 

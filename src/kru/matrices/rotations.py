@@ -5,14 +5,14 @@ import math
 import torch
 from torch import nn
 
-from kru.matrices.structured import StructuredMatrix
+from kru.matrices.chain import ChainMatrix
 from kru.ops.chain.stages import Diagonal, Rotations, Stage
 from kru.ops.precision import computing_dtype
 
 ARRANGEMENTS = ("tunable", "fft")
 
 
-class RotationMatrix(StructuredMatrix):
+class RotationMatrix(ChainMatrix):
     """W = D F_1 F_2 ... F_L, unitary whatever its angles are.
 
     D is a diagonal of phases exp(i w). A layer F_l takes the units in pairs (a, b) and turns each pair by its

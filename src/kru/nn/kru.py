@@ -12,9 +12,10 @@ from kru.nn.elman import Elman
 class KRU(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1} a Kronecker product.
 
-    N units whose recurrent matrix has sum_f n_f^2 entries instead of N^2, near the unitary set by a penalty
-    (`kru.unitary_penalty`) or on it exactly. The contract is that of `torch.nn.LSTM`, with a state like that
-    of `torch.nn.RNN`.
+    N units whose recurrent matrix has sum_f n_f^2 entries instead of N^2. W starts unitary. It stays so with
+    ``constraint="exact"``; otherwise it stays as near as `kru.unitary_penalty`, added to the loss, holds it. The
+    contract is that of `torch.nn.LSTM`, with a state like that of `torch.nn.RNN`; unlike there, `nonlinearity` is not
+    an argument by position.
 
     In the complex field h_t is in C^N, W and U are complex, and everything is stored as real tensors: a state
     and an output have S = 2N features, the N real parts followed by the N imaginary parts; in the real field

@@ -18,7 +18,7 @@ from kru.nn.arguments import (
     check_switches,
 )
 from kru.nn.reshaping import Reshapable
-from kru.nn.sequences import SYMBOLS, repack, unpack
+from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
 from kru.ops.precision import computing_dtype, without_autocast
@@ -211,7 +211,7 @@ class Recurrent(Reshapable):
             raise RuntimeError("step: expected a layer with one direction, got bidirectional=True")
         if not isinstance(input, Tensor):
             raise TypeError(f"input: expected a tensor, got {type(input).__name__}")
-        dims = 1 if input.dtype in SYMBOLS else 2
+        dims = 1 if input.dtype in SYMBOL_DTYPES else 2
         if input.dim() not in (dims - 1, dims):
             raise ValueError(
                 f"input: expected one time step, {dims - 1}-D (unbatched) or {dims}-D (batched), "
@@ -231,7 +231,7 @@ class Recurrent(Reshapable):
         stored = self.weight_ih_l0.dtype
         dtype = computing_dtype(stored)
         with without_autocast(x.device.type):
-            if x.dtype not in SYMBOLS:
+            if x.dtype not in SYMBOL_DTYPES:
                 x = x.to(dtype)
             last: list[tuple[Tensor, ...]] = []
             for layer in range(self.num_layers):
@@ -279,7 +279,7 @@ class Recurrent(Reshapable):
         return result.states, (result.h,) if result.c is None else (result.h, result.c)
 
     def _check_input(self, x: Tensor) -> None:
-        if x.dtype in SYMBOLS:
+        if x.dtype in SYMBOL_DTYPES:
             return
         stored = self.weight_ih_l0.dtype
         castable = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)

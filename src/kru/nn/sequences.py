@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-SYMBOLS = (torch.int64, torch.int32)
+SYMBOL_DTYPES = (torch.int64, torch.int32)
 """The dtypes of symbols."""
 
 
@@ -32,7 +32,7 @@ def unpack(input: Tensor | PackedSequence, *, batch_first: bool, name: str) -> S
         return Sequences(padded, lengths.to(padded.device), True)
     if not isinstance(input, Tensor):
         raise TypeError(f"input: expected a tensor or a PackedSequence, got {type(input).__name__}")
-    dims = 2 if input.dtype in SYMBOLS else 3
+    dims = 2 if input.dtype in SYMBOL_DTYPES else 3
     if input.dim() not in (dims - 1, dims):
         what = "integer input (symbols)" if dims == 2 else "input"
         raise ValueError(

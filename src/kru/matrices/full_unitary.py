@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from kru.linalg.unitary import initial_factor
 from kru.matrices.base import RecurrentMatrix
-from kru.matrices.exact import polished
+from kru.matrices.unitary_kronecker import polished
 from kru.ops.precision import computing_dtype, without_autocast
 
 

@@ -1,9 +1,9 @@
 """The restricted-capacity unitary evolution RNN."""
 
-from typing import Any
+import torch
 
 from kru.matrices import RestrictedUnitaryMatrix
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 
 
 class RCURNN(Baseline):
@@ -15,10 +15,13 @@ class RCURNN(Baseline):
     Source: Arjovsky, Shah, Bengio, "Unitary Evolution Recurrent Neural Networks", 2016, arXiv:1511.06464.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
-            `kru.nn.baseline.Baseline`.
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
         learn_initial: whether h_0 is learned, as in the paper, or zero.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     >>> import torch, kru
     >>> rnn = kru.baselines.RCURNN(10, 64)
@@ -31,18 +34,37 @@ class RCURNN(Baseline):
         self,
         input_size: int,
         hidden_size: int,
-        *arguments: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
         nonlinearity: str = "modrelu",
         learn_initial: bool = True,
-        **options: Any,
+        train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             input_size,
             hidden_size,
-            *arguments,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
             matrix=RestrictedUnitaryMatrix,
             field="complex",
             nonlinearity=nonlinearity,
             learn_initial=learn_initial,
-            **options,
+            train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
         )

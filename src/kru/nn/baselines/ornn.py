@@ -1,10 +1,11 @@
 """The orthogonal RNN by Householder reflections."""
 
 from functools import partial
-from typing import Any
+
+import torch
 
 from kru.matrices import HouseholderMatrix
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 
 
 class ORNN(Baseline):
@@ -17,11 +18,14 @@ class ORNN(Baseline):
     Networks Using Householder Reflections", 2017, arXiv:1612.00188.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
-            `kru.nn.baseline.Baseline`.
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         reflections: K, from 1 to N; None for N, with which every orthogonal W can be reached.
         nonlinearity: "leaky_relu" (slope 0.1), "tanh", or another one of `kru.KRU`.
         learn_initial: whether h_0 is learned, as in the authors' program, or zero.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     >>> import torch, kru
     >>> rnn = kru.baselines.ORNN(10, 64, reflections=16)
@@ -34,19 +38,38 @@ class ORNN(Baseline):
         self,
         input_size: int,
         hidden_size: int,
-        *arguments: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
         reflections: int | None = None,
         nonlinearity: str = "leaky_relu",
         learn_initial: bool = True,
-        **options: Any,
+        train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             input_size,
             hidden_size,
-            *arguments,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
             matrix=partial(HouseholderMatrix, reflections=reflections),
             field="real",
             nonlinearity=nonlinearity,
             learn_initial=learn_initial,
-            **options,
+            train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
         )

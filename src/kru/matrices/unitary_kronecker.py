@@ -8,15 +8,15 @@ from torch import Tensor, nn
 from kru.linalg.factors import Shapes
 from kru.linalg.unitary import initial_factor
 from kru.matrices.base import RecurrentMatrix
-from kru.matrices.factored import expect_neighbours
-from kru.matrices.moments import Replacement
-from kru.matrices.reshaping import (
+from kru.matrices.factor_pairs import (
     nearest_pair,
     nearest_unitary,
     relative_error,
     to_matrices,
     to_stored,
 )
+from kru.matrices.factored import expect_neighbours
+from kru.matrices.moments import Replacement
 from kru.matrices.triangle import lower_triangle, skew_symmetric
 from kru.ops.kron.reference import kron
 from kru.ops.precision import computing_dtype, without_autocast

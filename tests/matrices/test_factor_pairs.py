@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from kru.matrices.reshaping import (
+from kru.matrices.factor_pairs import (
     balanced,
     merged_gradient,
     merged_square,

@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from kru.matrices.structured import StructuredMatrix
+from kru.matrices.chain import ChainMatrix
 from kru.ops.chain.stages import Diagonal, Fourier, Permutation, Reflection, Stage
 from kru.ops.precision import computing_dtype
 
 
-class RestrictedUnitaryMatrix(StructuredMatrix):
+class RestrictedUnitaryMatrix(ChainMatrix):
     """W = D_3 R_2 F^-1 D_2 P R_1 F D_1, unitary whatever its 7N parameters are.
 
     D_k is a diagonal of phases exp(i w), R_k = I - 2 v v^H / |v|^2 a reflection with a complex v, F the

@@ -9,7 +9,7 @@ from kru.matrices.base import RecurrentMatrix
 from kru.ops.chain.stages import Stage, apply
 
 
-class StructuredMatrix(RecurrentMatrix):
+class ChainMatrix(RecurrentMatrix):
     """A complex N x N matrix that is a product of stages, unitary whatever its parameters are.
 
     With modReLU on the native kernels it runs stage by stage where that is faster, see `pays`, else as one dense

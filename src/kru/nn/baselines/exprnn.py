@@ -1,9 +1,9 @@
 """The orthogonal RNN by the matrix exponential."""
 
-from typing import Any
+import torch
 
 from kru.matrices import ExponentialMatrix
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 
 
 class ExpRNN(Baseline):
@@ -16,10 +16,13 @@ class ExpRNN(Baseline):
     Parametrization of the Orthogonal and Unitary Group", 2019, arXiv:1901.08428.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
-            `kru.nn.baseline.Baseline`.
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
         learn_initial: whether h_0 is learned, or zero as in the paper.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     >>> import torch, kru
     >>> rnn = kru.baselines.ExpRNN(10, 64)
@@ -32,18 +35,37 @@ class ExpRNN(Baseline):
         self,
         input_size: int,
         hidden_size: int,
-        *arguments: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
         nonlinearity: str = "modrelu",
         learn_initial: bool = False,
-        **options: Any,
+        train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             input_size,
             hidden_size,
-            *arguments,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
             matrix=ExponentialMatrix,
             field="real",
             nonlinearity=nonlinearity,
             learn_initial=learn_initial,
-            **options,
+            train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
         )

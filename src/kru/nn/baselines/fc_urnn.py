@@ -1,9 +1,9 @@
 """The full-capacity unitary RNN."""
 
-from typing import Any
+import torch
 
 from kru.matrices import FullUnitaryMatrix
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 
 
 class FCURNN(Baseline):
@@ -17,10 +17,13 @@ class FCURNN(Baseline):
     arXiv:1611.00035.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
-            `kru.nn.baseline.Baseline`.
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
         learn_initial: whether h_0 is learned, as in the authors' program, or zero.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     >>> import torch, kru
     >>> rnn = kru.baselines.FCURNN(10, 16)
@@ -36,18 +39,37 @@ class FCURNN(Baseline):
         self,
         input_size: int,
         hidden_size: int,
-        *arguments: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
         nonlinearity: str = "modrelu",
         learn_initial: bool = True,
-        **options: Any,
+        train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             input_size,
             hidden_size,
-            *arguments,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
             matrix=FullUnitaryMatrix,
             field="complex",
             nonlinearity=nonlinearity,
             learn_initial=learn_initial,
-            **options,
+            train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
         )

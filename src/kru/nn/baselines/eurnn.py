@@ -1,10 +1,11 @@
 """The efficient unitary RNN by rotations of pairs."""
 
 from functools import partial
-from typing import Any
+
+import torch
 
 from kru.matrices import RotationMatrix
-from kru.nn.baseline import Baseline
+from kru.nn.baselines.base import Baseline
 
 
 class EURNN(Baseline):
@@ -18,12 +19,15 @@ class EURNN(Baseline):
     Networks (EUNN) and their application to RNNs", 2017, arXiv:1612.05231.
 
     Args:
-        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, train_recurrent: see
-            `kru.nn.baseline.Baseline`.
+        input_size: features D of the input, or the number of symbols.
+        hidden_size: units N.
+        num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         capacity: L of the tunable arrangement.
         arrangement: "tunable" (neighbouring units are paired) or "fft" (L = log2 N, all distances).
         nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
         learn_initial: whether h_0 is learned, or zero as in the paper.
+        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        input_scale, initial_bias: see `kru.KRU`.
 
     >>> import torch, kru
     >>> rnn = kru.baselines.EURNN(10, 64, arrangement="fft")
@@ -36,20 +40,39 @@ class EURNN(Baseline):
         self,
         input_size: int,
         hidden_size: int,
-        *arguments: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
         capacity: int = 2,
         arrangement: str = "tunable",
         nonlinearity: str = "modrelu",
         learn_initial: bool = False,
-        **options: Any,
+        train_recurrent: bool = True,
+        input_scale: float = 1.0,
+        initial_bias: float = 0.0,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
             input_size,
             hidden_size,
-            *arguments,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
             matrix=partial(RotationMatrix, capacity=capacity, arrangement=arrangement),
             field="complex",
             nonlinearity=nonlinearity,
             learn_initial=learn_initial,
-            **options,
+            train_recurrent=train_recurrent,
+            input_scale=input_scale,
+            initial_bias=initial_bias,
+            proj_size=proj_size,
+            device=device,
+            dtype=dtype,
         )
