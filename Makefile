@@ -3,21 +3,32 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 NATIVE = CMakeLists.txt pyproject.toml constraints.txt $(wildcard csrc/*)
+# -qq: errors, but no warnings about caches or package folders of this machine.
+PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .PHONY: setup demo test bench lint sanitize arm64 clean
 
 setup: $(VENV)/.ready
 
 # An editable install: Python changes count at once, changes of the kernels build them again.
-$(VENV)/.ready: $(NATIVE)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+$(VENV)/.demo: $(NATIVE)
+	@echo "Installing kru and what it runs on into $(VENV), compiling its kernels: one to two minutes, once."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
 
-demo: setup
-	$(BIN)/python -m kru.lab.demo
+# kru is there already, so this adds the packages of its extra `dev` and builds nothing.
+$(VENV)/.ready: $(VENV)/.demo
+	@echo "Adding what the tests need to $(VENV) (pytest, mypy, ruff, optuna, onnx, ...): about a minute, once."
+	@$(PIP) 'kru[dev]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	@echo "Training KRU and an LSTM side by side on copy memory: about two minutes on two cores."
+	@$(BIN)/python -m kru.lab.demo
 
 test: setup lint
+	@echo "Running all tests: about eight minutes on two cores."
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 lint: setup
@@ -34,7 +45,7 @@ SOURCES = $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp csrc/selftest/*)
 CXXFLAGS_KERNELS = -std=gnu++17 -fno-math-errno -fno-trapping-math -ffp-contract=fast -Wno-psabi
 JOBS ?= $(shell nproc)
 
-# AddressSanitizer with UBSan, and ThreadSanitizer on std::thread (OpenMP's own synchronisation is invisible to it). At
+# AddressSanitizer with UBSan, and ThreadSanitizer. At
 # -O0 every access is made as it is written, and compiles soonest. The kernels of AVX-512 are compiled for AVX2 here, so
 # that their 64-byte vectors run on machines without it.
 SANITIZED = build/sanitize/address build/sanitize/thread
@@ -88,7 +99,7 @@ arm64:
 
 build/arm64/libkru.so: $(SOURCES)
 	@mkdir -p $(@D)
-	$(ARM64) $(CXXFLAGS_KERNELS) -O3 -fopenmp -fPIC -shared -DKRU_ISA=neon csrc/kernels.cpp csrc/dispatch.cpp csrc/threads.cpp -o $@
+	$(ARM64) $(CXXFLAGS_KERNELS) -O3 -fPIC -shared -DKRU_ISA=neon csrc/kernels.cpp csrc/dispatch.cpp csrc/threads.cpp -o $@
 
 build/arm64/selftest.o: $(SOURCES)
 	@mkdir -p $(@D)

@@ -8,6 +8,12 @@
 
 #include <stdint.h>
 
+#if defined(_WIN32)
+#define KRU_API __declspec(dllexport)
+#else
+#define KRU_API __attribute__((visibility("default")))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -98,21 +104,21 @@ typedef struct {
   void *dpart, *dx, *dweight, *dbias, *dh0;
 } kru_chain;
 
-int kru_kron_forward(const kru_kron* call);
-int kru_kron_backward(const kru_kron* call);
-int kru_scan_forward(const kru_scan* call);
-int kru_scan_backward(const kru_scan* call);
-int kru_chain_forward(const kru_chain* call);
-int kru_chain_backward(const kru_chain* call);
+KRU_API int kru_kron_forward(const kru_kron* call);
+KRU_API int kru_kron_backward(const kru_kron* call);
+KRU_API int kru_scan_forward(const kru_scan* call);
+KRU_API int kru_scan_backward(const kru_scan* call);
+KRU_API int kru_chain_forward(const kru_chain* call);
+KRU_API int kru_chain_backward(const kru_chain* call);
 
 /* KRU_INTERFACE of the header that the library was built with. */
-int32_t kru_interface(void);
+KRU_API int32_t kru_interface(void);
 
 /* The instruction set in use: "avx512", "avx2", "neon" or "baseline". KRU_SIMD in the environment lowers it. */
-const char* kru_simd(void);
+KRU_API const char* kru_simd(void);
 
 /* Floating point operations a second of one core on chains of multiply-adds in registers; for benchmarks. */
-double kru_fma_rate(int32_t dtype, double seconds);
+KRU_API double kru_fma_rate(int32_t dtype, double seconds);
 
 #ifdef __cplusplus
 }

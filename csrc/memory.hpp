@@ -2,6 +2,9 @@
 #pragma once
 
 #include <stdlib.h>
+#if defined(_WIN32)
+#include <malloc.h>
+#endif
 
 #include "simd.hpp"
 
@@ -9,6 +12,15 @@ namespace kru {
 namespace KRU_ISA {
 
 struct OutOfMemory {};
+
+// Windows has no aligned_alloc, since its free() could not tell such memory from any other.
+#if defined(_WIN32)
+inline void* take_memory(size_t bytes) { return _aligned_malloc(bytes, 64); }
+inline void give_back(void* memory) { _aligned_free(memory); }
+#else
+inline void* take_memory(size_t bytes) { return aligned_alloc(64, bytes); }
+inline void give_back(void* memory) { free(memory); }
+#endif
 
 class Arena {
  public:
@@ -18,7 +30,7 @@ class Arena {
   ~Arena() {
     while (last_ != nullptr) {
       void* before = *static_cast<void**>(last_);
-      free(last_);
+      give_back(last_);
       last_ = before;
     }
   }
@@ -31,7 +43,7 @@ class Arena {
       used_ += rounded;
       return reinterpret_cast<T*>(first_ + used_ - rounded);
     }
-    char* memory = static_cast<char*>(aligned_alloc(64, 64 + rounded));
+    char* memory = static_cast<char*>(take_memory(64 + rounded));
     if (memory == nullptr) throw OutOfMemory{};
     *reinterpret_cast<void**>(memory) = last_;
     last_ = memory;

@@ -1,14 +1,10 @@
-// Threads of the standard library, for builds without OpenMP and for forked processes.
+// Threads of our own: they need no runtime library, which some platforms lack, and work in forked processes.
 #pragma once
 
 namespace kru {
 
-// Whether this process was forked after the library was loaded. GNU OpenMP keeps the threads of the process that forked
-// in its books; they do not exist in the child, which would wait for them forever.
-extern bool forked __attribute__((visibility("hidden")));
-
-// Calls part(body, 0), ..., part(body, threads - 1), each on a thread of its own as far as the system grants them.
-__attribute__((visibility("hidden"))) void run_threads(int threads, void (*part)(const void* body, int thread),
-                                                       const void* body);
+// Calls part(body, 0), ..., part(body, threads - 1) and returns when all are done. The threads start with the first call
+// that needs them and are kept. Whoever runs a part, its result is the same: part t knows no more than its number.
+void run_threads(int threads, void (*part)(const void* body, int thread), const void* body);
 
 }  // namespace kru

@@ -193,7 +193,7 @@ def computation() -> Callable[[], str]:
 @pytest.mark.skipif(bindings.library is None, reason="there are no native kernels")
 @pytest.mark.parametrize("grandchild", [False, True], ids=["child", "grandchild"])
 def test_several_threads_in_a_child_of_a_process_with_several_threads(grandchild: bool) -> None:
-    """GNU OpenMP would wait for the parent's threads, which the child does not have."""
+    """The parent's threads do not exist in the child, which must start its own."""
     compute = computation()
 
     def work(_: Any) -> list[str]:

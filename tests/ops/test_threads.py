@@ -1,5 +1,7 @@
 """Numbers of threads, repetition, and several Python threads at once."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 import kru
+from kru.ops import bindings
 
 from .kron_cases import DTYPES
 from .scan_cases import ScanCase, assert_equal, evaluate, run_scan, threads
@@ -96,3 +99,30 @@ def test_several_python_threads_on_the_same_tensors() -> None:
     with threads(2), ThreadPoolExecutor(4) as pool:
         for y in pool.map(lambda _: kru.kron_matmul(x, factors), range(200)):
             assert torch.equal(y, expected)
+
+
+THREADS_AND_TIME = """
+import os, time, torch, kru
+torch.set_num_threads(3)
+x, factors = torch.randn(2000, 64), [torch.randn(2, 2) for _ in range(6)]
+kru.kron_matmul(x, factors)
+count = len(os.listdir("/proc/self/task"))
+for _ in range(50):
+    kru.kron_matmul(x, factors)
+assert len(os.listdir("/proc/self/task")) == count
+time.sleep(0.05)
+before = time.process_time()
+time.sleep(0.5)
+print(count, time.process_time() - before)
+"""
+
+
+@pytest.mark.skipif(bindings.library is None, reason="there are no native kernels")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
+def test_threads_start_once_and_sleep_without_work() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS_AND_TIME], capture_output=True, text=True, timeout=100, check=True
+    )
+    count, seconds = done.stdout.split()
+    assert int(count) >= 3
+    assert float(seconds) < 0.1

@@ -74,7 +74,6 @@ PLAIN = {Tensor, torch.nn.Parameter}
 
 
 def _load() -> ctypes.CDLL | None:
-    # torch is imported first, so that its OpenMP runtime is the one that this library finds.
     if os.environ.get("KRU_NATIVE", "1") == "0":
         return None
     name = {"darwin": "libkru.dylib", "win32": "kru.dll"}.get(sys.platform, "libkru.so")
