@@ -9,7 +9,7 @@
 // dL/dW_f = W_f^{-H} T_f, because W with W_f replaced by E is W (I x W_f^{-1} E x I). So all F gradients come from a
 // and h themselves; no intermediate product is computed again. T_f is linear in a h^H: it is summed over all rows and
 // steps and solved once. The diagonals of all T_f share the products a[i] conj(h[i]). This needs factors that are not
-// close to singular (`suits`); for others the staged product serves.
+// close to singular (`suits`); merged.hpp serves the others.
 #pragma once
 
 #include <math.h>

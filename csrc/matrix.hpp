@@ -4,7 +4,7 @@
 #include <new>
 
 #include "butterfly.hpp"
-#include "staged.hpp"
+#include "merged.hpp"
 #include "sum.hpp"
 
 namespace kru {
@@ -38,7 +38,7 @@ void with_matrices(Arena& arena, int gates, int64_t rank, int count, const Facto
   if (butterflies)
     run(arena.take<Sum<T, Butterfly<T, C>>>(gates));
   else
-    run(arena.take<Sum<T, Staged<T, C>>>(gates));
+    run(arena.take<Sum<T, Merged<T, C>>>(gates));
 }
 
 }  // namespace KRU_ISA

@@ -137,7 +137,7 @@ for a, b, factors, wants in itertools.product(
         attempt(K.kron_matmul, b, factors)
 
 # Rotations of two pairs at distance 2, a diagonal, a Fourier transform, a reflection and a permutation of 4 units.
-staged = {
+chain = {
     "dstates": r(5, 4, 8),
     "dh": r(4, 8),
     "x": r(5, 4, 3),
@@ -151,19 +151,19 @@ staged = {
     "reverse": False,
     "wants": [True] * 9 + [False],
 }
-symbols = {**staged, "x": torch.ones(500, 4).long(), "states": r(500, 4, 8), "dstates": r(500, 4, 8)}
+symbols = {**chain, "x": torch.ones(500, 4).long(), "states": r(500, 4, 8), "dstates": r(500, 4, 8)}
 symbols |= {"wants": [False] + [True] * 8 + [False]}
-part = {**staged, "x": r(5, 4, 8), "weight": None, "wants": [True, False] + [True] * 7 + [False]}
+part = {**chain, "x": r(5, 4, 8), "weight": None, "wants": [True, False] + [True] * 7 + [False]}
 others = {
     "tensors": [
         [],
-        staged["tensors"][:-1],
-        staged["tensors"] * 2,
-        [t[:1] for t in staged["tensors"]],
-        [t.to(torch.complex128) for t in staged["tensors"]],
-        [*staged["tensors"][:-1], torch.full((4,), 10**9)],
-        [*staged["tensors"][:-1], torch.zeros(4).long()],
-        staged["tensors"][::-1],
+        chain["tensors"][:-1],
+        chain["tensors"] * 2,
+        [t[:1] for t in chain["tensors"]],
+        [t.to(torch.complex128) for t in chain["tensors"]],
+        [*chain["tensors"][:-1], torch.full((4,), 10**9)],
+        [*chain["tensors"][:-1], torch.zeros(4).long()],
+        chain["tensors"][::-1],
     ],
     "program": [
         [],
@@ -191,18 +191,18 @@ tensors += [
     torch.ones(4) + 0j,
     torch.ones(4).int(),
 ]
-for base in (staged, symbols, part):
-    K.staged_scan_backward(*base.values())
+for base in (chain, symbols, part):
+    K.chain_scan_backward(*base.values())
     names = list(base)
     for name in names:
         for value in others.get(name, tensors):
-            attempt(K.staged_scan_backward, *{**base, name: value}.values())
+            attempt(K.chain_scan_backward, *{**base, name: value}.values())
     for _ in range(300):
         changes = {name: rng.choice(others.get(name, tensors)) for name in rng.sample(names, 2)}
-        attempt(K.staged_scan_backward, *{**base, **changes}.values())
+        attempt(K.chain_scan_backward, *{**base, **changes}.values())
     forward = {name: base[name] for name in names[2:7] + names[8:11]}
-    K.staged_scan(*forward.values())
+    K.chain_scan(*forward.values())
     for name in forward:
         for value in others.get(name, tensors):
-            attempt(K.staged_scan, *{**forward, name: value}.values())
+            attempt(K.chain_scan, *{**forward, name: value}.values())
 print(passed, refused)

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map_only
 
 import kru
 from kru.ops import scan
-from kru.ops.chain import staged_scan
+from kru.ops.chain import chain_scan
 from kru.ops.chain.stages import Diagonal, Fourier, Permutation, Reflection, Rotations
 
 K, r = torch.ops.kru, torch.randn
@@ -209,10 +209,10 @@ def run_scan(cell: str, **t: Any) -> Any:
     return differentiate(result.states, result.h)
 
 
-def run_staged(x: Any, weight: Any, bias: Any, h0: Any, lengths: Any, *stages: Any) -> Any:
+def run_chain(x: Any, weight: Any, bias: Any, h0: Any, lengths: Any, *stages: Any) -> Any:
     d, v, order, c, s, p = stages
     chain = [Diagonal((d,)), Fourier(()), Reflection((v,)), Permutation((order,)), Rotations((c, s, p))]
-    return differentiate(*staged_scan(x, weight, chain, bias=bias, h0=h0, lengths=lengths))
+    return differentiate(*chain_scan(x, weight, chain, bias=bias, h0=h0, lengths=lengths))
 
 
 def differentiate(*results: Any) -> Any:
@@ -233,7 +233,7 @@ def factors(count: int, **more: Tensor) -> dict[str, Tensor]:
     return {"x": r(3, 2**count), **{f"f{i}": r(2, 2) for i in range(count)}, **more}
 
 
-def staged_tensors(inputs: int) -> dict[str, Any]:
+def chain_tensors(inputs: int) -> dict[str, Any]:
     phases = torch.complex(r(3), r(3)).sgn()
     return {
         "x": r(5, 4, inputs) if inputs else torch.ones(5, 4).long(),
@@ -316,10 +316,10 @@ def operators() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             found[f"{cell} {inputs}"] = (call, scan_tensors(cell, inputs))
             found[f"{cell} {inputs}, learnt"] = (call, learnt(scan_tensors(cell, inputs)))
     for inputs in (0, 2, 20):
-        found[f"staged {inputs}"] = (lambda **t: run_staged(*t.values()), staged_tensors(inputs))
-        found[f"staged {inputs}, learnt"] = (
-            lambda **t: run_staged(*t.values()),
-            learnt(staged_tensors(inputs)),
+        found[f"chain {inputs}"] = (lambda **t: run_chain(*t.values()), chain_tensors(inputs))
+        found[f"chain {inputs}, learnt"] = (
+            lambda **t: run_chain(*t.values()),
+            learnt(chain_tensors(inputs)),
         )
     return found
 

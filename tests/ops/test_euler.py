@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kru.ops.euler import euler_scan, euler_scan_reference
+from kru.ops.euler import euler_scan
+from kru.ops.euler.reference import euler_scan_reference
 
 STEPS, BATCH, UNITS = 7, 3, 4
 both_kinds = pytest.mark.parametrize("gated", [False, True])

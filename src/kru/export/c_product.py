@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from kru.export.c_factor import Stage, offset, stage_function
+from kru.export.c_factor import FactorKind, factor_function, offset
 from kru.export.c_weights import Weights
 from kru.export.int8 import gains, to_int8
 from kru.export.network import Array, Recurrence
@@ -19,30 +19,30 @@ class Product:
     In C it is a function of the constants, of x, and of `buffers` to work in; it returns where the result is.
     """
 
-    stages: tuple[Stage, ...]
+    factors: tuple[FactorKind, ...]
     rank: int
 
     @property
     def buffers(self) -> tuple[str, ...]:
         """What it works in: a and b by turns, for which b may be x itself; a sum leaves x as it is."""
-        return (*("a", "b")[: len(self.stages)], *(("sum",) if self.rank > 1 else ()))
+        return (*("a", "b")[: len(self.factors)], *(("sum",) if self.rank > 1 else ()))
 
     @property
     def floats(self) -> int:
         """Floats of one term."""
-        return sum(stage.floats for stage in self.stages)
+        return sum(kind.floats for kind in self.factors)
 
     @property
     def integers(self) -> int:
-        return sum(stage.integers for stage in self.stages)
+        return sum(kind.integers for kind in self.factors)
 
     @property
     def sizes(self) -> list[int]:
-        """How many values go into each stage, and come out of the last."""
-        size = prod(stage.columns for stage in self.stages) * (2 if self.stages[0].is_complex else 1)
+        """How many values go into each factor, and come out of the last."""
+        size = prod(kind.columns for kind in self.factors) * (2 if self.factors[0].is_complex else 1)
         sizes = [size]
-        for stage in self.stages:
-            sizes.append(sizes[-1] // stage.columns * stage.rows)
+        for kind in self.factors:
+            sizes.append(sizes[-1] // kind.columns * kind.rows)
         return sizes
 
     @property
@@ -72,7 +72,7 @@ class StoredProduct:
 class Products:
     """The functions that the layers of a model need, each once."""
 
-    stages: dict[Stage, str] = field(default_factory=dict)
+    factors: dict[FactorKind, str] = field(default_factory=dict)
     functions: dict[Product, str] = field(default_factory=dict)
     """their names"""
 
@@ -80,7 +80,7 @@ class Products:
         """Store the factors of a recurrence."""
         floats: list[Array] = []
         integers = []
-        stages: list[Stage] = []
+        factors: list[FactorKind] = []
         for factor in (factor for gate in recurrence.terms for term in gate for factor in reversed(term)):
             planes, (rows, columns) = _planes(factor), factor.shape
             is_int8 = weights.int8 and gains(planes)
@@ -90,14 +90,14 @@ class Products:
                 integers.append(values.reshape(-1))
             else:
                 floats.append(planes.reshape(-1))
-            stages.append(Stage(rows, columns, recurrence.is_complex, is_int8))
+            factors.append(FactorKind(rows, columns, recurrence.is_complex, is_int8))
         weights.vector(name, np.concatenate(floats))
         if integers:
             weights.vector(f"{name}_int8", np.concatenate(integers))
-        for stage in stages:
-            self.stages.setdefault(stage, stage_function(stage))
+        for kind in factors:
+            self.factors.setdefault(kind, factor_function(kind))
         # The same for every gate and term.
-        product = Product(tuple(stages[: len(recurrence.terms[0][0])]), len(recurrence.terms[0]))
+        product = Product(tuple(factors[: len(recurrence.terms[0][0])]), len(recurrence.terms[0]))
         number = f"_{len(self.functions)}" if self.functions else ""
         function = self.functions.setdefault(product, f"recurrent_product{number}")
         return StoredProduct(product, function, name)
@@ -105,7 +105,7 @@ class Products:
     def definitions(self) -> list[str]:
         """All functions, in an order in which C knows what is called."""
         products = [text for product, name in self.functions.items() for text in _definitions(product, name)]
-        return [*self.stages.values(), *products]
+        return [*self.factors.values(), *products]
 
 
 def _planes(factor: Factor) -> Array:
@@ -132,15 +132,13 @@ def _head(product: Product, name: str, buffers: tuple[str, ...]) -> str:
 def _chain(product: Product, name: str, buffers: tuple[str, ...]) -> str:
     """One Kronecker product."""
     lines, x, floats, integers = [], "x", 0, 0
-    planes = 2 if product.stages[0].is_complex else 1
-    for index, (stage, size) in enumerate(zip(product.stages, product.sizes, strict=False)):
+    planes = 2 if product.factors[0].is_complex else 1
+    for index, (kind, size) in enumerate(zip(product.factors, product.sizes, strict=False)):
         y = buffers[index % len(buffers)]
-        arrays = [offset("w", floats), *([offset("q", integers)] if stage.is_int8 else [])]
-        lines.append(
-            f"    {stage.function}({', '.join([*arrays, x, y])}, {size // planes // stage.columns});"
-        )
-        x, floats, integers = y, floats + stage.floats, integers + stage.integers
-    shapes = " (x) ".join(f"{stage.rows}x{stage.columns}" for stage in reversed(product.stages))
+        arrays = [offset("w", floats), *([offset("q", integers)] if kind.is_int8 else [])]
+        lines.append(f"    {kind.function}({', '.join([*arrays, x, y])}, {size // planes // kind.columns});")
+        x, floats, integers = y, floats + kind.floats, integers + kind.integers
+    shapes = " (x) ".join(f"{kind.rows}x{kind.columns}" for kind in reversed(product.factors))
     order = ", the last factor first, from x to a, to b, to a, ..." if len(lines) > 1 else ""
     body = "\n".join([f"    /* {shapes}{order} */", *lines, f"    return {x};"])
     return f"{_head(product, name, buffers)}\n{{\n{body}\n}}"

@@ -9,7 +9,7 @@ from kru.export.onnx_graph import Graph
 from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
 
 
-class Stage(NamedTuple):
+class FactorConstant(NamedTuple):
     """A factor as a matrix that rows are multiplied with, (Q, P), (G, Q, P) or complex (2Q, 2P)."""
 
     constant: str
@@ -49,8 +49,8 @@ class Cell:
     def advance(self, graph: Graph, a: str, states: list[str]) -> list[str]:
         """The states (B, S) after a step with input part a (B, G * S)."""
         product = self._product(graph, states[0], self.terms[0])
-        for stages in self.terms[1:]:
-            product = graph.op("Add", "sum", product, self._product(graph, states[0], stages))
+        for factors in self.terms[1:]:
+            product = graph.op("Add", "sum", product, self._product(graph, states[0], factors))
         if self.recurrence.cell == "lstm":
             return self._lstm(graph, graph.op("Add", "gates", a, product), states[1])
         if self.recurrence.cell == "gru":
@@ -63,47 +63,47 @@ class Cell:
         kind = {"tanh": "Tanh", "relu": "Relu", "identity": "Identity"}[self.recurrence.nonlinearity]
         return [graph.op(kind, "h", z)]
 
-    def _product(self, graph: Graph, h: str, stages: list[Stage]) -> str:
+    def _product(self, graph: Graph, h: str, factors: list[FactorConstant]) -> str:
         """W h for every gate, (B, G * S), of one Kronecker product.
 
         Each factor, the last one first, acts on the last index and moves it to the front, so that after all
         of them every index is back in its place: y[b, p, m] = sum_q W_f[p, q] x[b, m, q].
         """
         if self.recurrence.is_complex:
-            return self._complex_product(graph, h, stages)
+            return self._complex_product(graph, h, factors)
         gates = self.recurrence.gates
         x, size = h, self.recurrence.units
-        for index, stage in enumerate(stages):
-            count = size // stage.columns
+        for index, factor in enumerate(factors):
+            count = size // factor.columns
             each = () if gates == 1 else (1,) if index == 0 else (gates,)
             if count > 1 or gates > 1:
-                x = graph.op("Reshape", "split", x, graph.ints(-1, *each, count, stage.columns))
-            x = graph.op("MatMul", "product", x, stage.constant)
+                x = graph.op("Reshape", "split", x, graph.ints(-1, *each, count, factor.columns))
+            x = graph.op("MatMul", "product", x, factor.constant)
             if count > 1:
                 x = graph.op("Transpose", "turned", x, perm=[0, 2, 1] if gates == 1 else [0, 1, 3, 2])
-            size = count * stage.rows
+            size = count * factor.rows
         return graph.op("Reshape", "recurrent_part", x, graph.ints(-1, gates * size))
 
-    def _complex_product(self, graph: Graph, h: str, stages: list[Stage]) -> str:
+    def _complex_product(self, graph: Graph, h: str, factors: list[FactorConstant]) -> str:
         """The same with (real, imaginary) as an index of its own, beside q: (B, m, (part, q))."""
         size, part = self.recurrence.units, 2
         x = h
-        first = stages[0].columns
+        first = factors[0].columns
         if first < size:
             x = graph.op("Reshape", "split", x, graph.ints(-1, part, size // first, first))
             x = graph.op("Transpose", "turned", x, perm=[0, 2, 1, 3])
-        for index, stage in enumerate(stages):
-            count = size // stage.columns
-            x = graph.op("Reshape", "rows", x, graph.ints(-1, count, part * stage.columns))
-            x = graph.op("MatMul", "product", x, stage.constant)
-            size = count * stage.rows
-            if index + 1 < len(stages):
+        for index, factor in enumerate(factors):
+            count = size // factor.columns
+            x = graph.op("Reshape", "rows", x, graph.ints(-1, count, part * factor.columns))
+            x = graph.op("MatMul", "product", x, factor.constant)
+            size = count * factor.rows
+            if index + 1 < len(factors):
                 # (m', q', part, p) to (p, m', part, q')
-                q = stages[index + 1].columns
-                x = graph.op("Reshape", "split", x, graph.ints(-1, count // q, q, part, stage.rows))
+                q = factors[index + 1].columns
+                x = graph.op("Reshape", "split", x, graph.ints(-1, count // q, q, part, factor.rows))
                 x = graph.op("Transpose", "turned", x, perm=[0, 4, 1, 3, 2])
             elif count > 1:
-                x = graph.op("Reshape", "split", x, graph.ints(-1, count, part, stage.rows))
+                x = graph.op("Reshape", "split", x, graph.ints(-1, count, part, factor.rows))
                 x = graph.op("Transpose", "turned", x, perm=[0, 2, 3, 1])
         return graph.op("Reshape", "recurrent_part", x, graph.ints(-1, part * size))
 
@@ -143,17 +143,17 @@ class Cell:
         return graph.op("Add", "h", n, graph.op("Mul", "kept", z, graph.op("Sub", "change", h, n)))
 
 
-def _terms(graph: Graph, recurrence: Recurrence) -> list[list[Stage]]:
+def _terms(graph: Graph, recurrence: Recurrence) -> list[list[FactorConstant]]:
     """For each term of a sum its factors from the last to the first, small neighbours multiplied out."""
     terms = []
     for term in zip(*recurrence.terms, strict=True):
         gates = [merge_small_factors(factors) for factors in term]
-        stages = []
+        factors = []
         for f in reversed(range(len(gates[0]))):
             matrices = [_transposed(factors[f]) for factors in gates]
             array = np.stack(matrices) if len(gates) > 1 else matrices[0]
-            stages.append(Stage(graph.constant(f"factor_{f}", array), *gates[0][f].shape))
-        terms.append(stages)
+            factors.append(FactorConstant(graph.constant(f"factor_{f}", array), *gates[0][f].shape))
+        terms.append(factors)
     return terms
 
 

@@ -45,7 +45,7 @@ class ScanCall(Structure):
     )
 
 
-class StageOfChain(Structure):
+class ChainStage(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("kind", "inverse")),
         *((name, c_int64) for name in ("first", "distance", "pairs")),

@@ -19,7 +19,7 @@ from kru.training.settings import GrowthSettings
 
 
 @dataclass(frozen=True)
-class Step:
+class GrowthStep:
     """A step of growth to come.
 
     Attributes:
@@ -77,18 +77,18 @@ def expect_growable(config: GrowthSettings, model: Model) -> None:
         )
 
 
-def next_step(config: GrowthSettings, matrix: RecurrentMatrix) -> Step | None:
+def next_step(config: GrowthSettings, matrix: RecurrentMatrix) -> GrowthStep | None:
     """What comes next: merges or terms until the matrix has `config.factor` times its parameters, but not more than
     `config.max_parameters`. None when that allows none."""
     if not config.max_parameters:
         return None
     if config.by == "merge":
         merges = _next_merges(config, matrix)
-        return Step(merges=merges) if merges else None
+        return GrowthStep(merges=merges) if merges else None
     each = matrix.parameters_with(matrix.shapes) // matrix.rank
     wanted = max(matrix.rank + 1, math.ceil(config.factor * matrix.rank))
     rank = min(wanted, config.max_parameters // each)
-    return Step(terms=rank - matrix.rank) if rank > matrix.rank else None
+    return GrowthStep(terms=rank - matrix.rank) if rank > matrix.rank else None
 
 
 def _next_merges(config: GrowthSettings, matrix: RecurrentMatrix) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def stalled(config: GrowthSettings, measure: Measure, progress: Progress, value:
     return True
 
 
-def grow(step: Step, model: Model, optimizer: torch.optim.Optimizer) -> Grown:
+def grow(step: GrowthStep, model: Model, optimizer: torch.optim.Optimizer) -> Grown:
     """Take a step of growth; the optimiser follows."""
     layer = model.layer
     changes = [layer.merge(i, optimizer=optimizer) for i in step.merges]

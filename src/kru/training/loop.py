@@ -20,7 +20,7 @@ from kru.training.allocator import keep_freed_memory
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
-from kru.training.growth import Grown, Step, expect_growable, grow, grown_config, next_step, stalled
+from kru.training.growth import Grown, GrowthStep, expect_growable, grow, grown_config, next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
 from kru.training.task import SPLITS
@@ -295,7 +295,7 @@ class Trainer:
         if growth is not None and stalled(recipe.growth, self.task.measure, progress, value):
             self._grow(growth, seconds)
 
-    def _grow(self, step: Step, seconds: float) -> None:
+    def _grow(self, step: GrowthStep, seconds: float) -> None:
         grown = grow(step, self.model, self.optimizer)
         # New terms of a sum are drawn at random, and each process has its own chance.
         self.processes.weights_of_first(self.model)

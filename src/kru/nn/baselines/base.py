@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kru.matrices import ChainMatrix, RecurrentMatrix
 from kru.nn.elman import Elman
-from kru.ops.chain import runs_native, staged_scan
+from kru.ops.chain import chain_scan, runs_native
 
 
 class Baseline(Elman):
@@ -78,11 +78,11 @@ class Baseline(Elman):
         matrix = getattr(self, f"recurrent{suffix}")
         # A compiled program may be for any number of rows.
         rows = 8 if torch.compiler.is_compiling() else x.shape[1]
-        staged = isinstance(matrix, ChainMatrix) and matrix.pays(rows)
-        if not staged or self.nonlinearity != "modrelu" or not runs_native(x.device, dtype):
+        by_stages = isinstance(matrix, ChainMatrix) and matrix.pays(rows)
+        if not by_stages or self.nonlinearity != "modrelu" or not runs_native(x.device, dtype):
             return super()._scan(x, suffix, reverse, start, lengths, dtype)
         bias = getattr(self, f"bias{suffix}")
-        states, last = staged_scan(
+        states, last = chain_scan(
             x,
             getattr(self, f"weight_ih{suffix}").to(dtype),
             matrix.stages(),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kru.ops import bindings
 from kru.ops.chain import native  # noqa: F401 (registers the operator)
-from kru.ops.chain.reference import staged_scan_reference
+from kru.ops.chain.reference import chain_scan_reference
 from kru.ops.chain.stages import Stage, to_program
 from kru.ops.scan.checks import check_scan_values
 from kru.ops.scan.native import input_kind
@@ -15,12 +15,12 @@ from kru.ops.scan.reference import input_part
 
 
 def runs_native(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `staged_scan` runs on the native kernels; the dense matrix is faster than its reference."""
+    """Whether `chain_scan` runs on the native kernels; the dense matrix is faster than its reference."""
     there = bindings.library is not None and device.type == "cpu" and dtype in bindings.REAL_DTYPES
     return there and (torch.compiler.is_compiling() or not bindings.transforming())
 
 
-def staged_scan(
+def chain_scan(
     x: Tensor,
     weight: Tensor | None,
     stages: Sequence[Stage],
@@ -61,11 +61,11 @@ def staged_scan(
             with torch.autocast("cpu", enabled=False):
                 x, weight = input_part(x, weight, None), None
         tensors, program = to_program(stages)
-        states, last = torch.ops.kru.staged_scan(x, weight, bias, h0, lengths, tensors, program, reverse)
+        states, last = torch.ops.kru.chain_scan(x, weight, bias, h0, lengths, tensors, program, reverse)
         return states, last
     if not torch.compiler.is_compiling():
         named = {"x": x, "weight": weight, "bias": bias, "h0": h0, "lengths": lengths}
         for name, given in {**named, "stages": [stage.tensors for stage in stages]}.items():
             bindings.check_storage(name, given)
         check_scan_values(x, weight, lengths)
-    return staged_scan_reference(x, weight, stages, bias, h0, lengths, reverse=reverse)
+    return chain_scan_reference(x, weight, stages, bias, h0, lengths, reverse=reverse)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import bindings
-from kru.ops.chain.reference import staged_scan_reference
+from kru.ops.chain.reference import chain_scan_reference
 from kru.ops.chain.stages import KINDS, Fourier, Permutation, Rotations, Stage, from_program
 from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
@@ -27,7 +27,7 @@ class _Call:
         reverse: bool,
     ) -> None:
         stages = from_program(tensors, program)
-        array: Any = (bindings.StageOfChain * len(stages))()
+        array: Any = (bindings.ChainStage * len(stages))()
         self.kept: list[Any] = [array]
         self.slots: list[tuple[Any, str]] = []
         """for each of the tensors, where its gradient goes: a structure and the name of a field"""
@@ -274,10 +274,10 @@ def _backward(
     elif torch.is_grad_enabled():
         # The gradient is itself to be differentiated: take it through the reference, which can be.
         stages = from_program(saved, ctx.program)
-        results = staged_scan_reference(x, weight, stages, bias, h0, lengths, reverse=ctx.reverse)
+        results = chain_scan_reference(x, weight, stages, bias, h0, lengths, reverse=ctx.reverse)
         out = differentiable_gradients(results, (dstates, dh), [x, weight, bias, h0, *saved], wants)
     else:
-        found = torch.ops.kru.staged_scan_backward(
+        found = torch.ops.kru.chain_scan_backward(
             dstates, dh, x, weight, bias, h0, lengths, states, saved, ctx.program, ctx.reverse, wants
         )
         out = [gradient if want else None for gradient, want in zip(found, wants, strict=True)]
@@ -287,14 +287,14 @@ def _backward(
 
 _INPUTS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? h0, Tensor? lengths"
 register(
-    f"staged_scan({_INPUTS}, Tensor[] tensors, int[] program, bool reverse) -> (Tensor, Tensor)",
+    f"chain_scan({_INPUTS}, Tensor[] tensors, int[] program, bool reverse) -> (Tensor, Tensor)",
     _forward_op,
     _forward_fake,
     _backward,
     _setup_context,
 )
 register(
-    f"staged_scan_backward(Tensor? dstates, Tensor? dh, {_INPUTS}, Tensor states, Tensor[] tensors, int[] program, "
+    f"chain_scan_backward(Tensor? dstates, Tensor? dh, {_INPUTS}, Tensor states, Tensor[] tensors, int[] program, "
     "bool reverse, bool[] wants) -> Tensor[]",
     _backward_op,
     _backward_fake,

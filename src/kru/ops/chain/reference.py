@@ -10,7 +10,7 @@ from kru.ops.scan.reference import input_part, modrelu
 from kru.ops.time_steps import time_order
 
 
-def staged_scan_reference(
+def chain_scan_reference(
     x: Tensor,
     weight: Tensor | None,
     stages: Sequence[Stage],

@@ -13,8 +13,8 @@ import kru
 from kru.matrices import ChainMatrix, RestrictedUnitaryMatrix, RotationMatrix
 from kru.nn.baselines.base import Baseline
 from kru.ops import bindings, scan
-from kru.ops.chain import staged_scan
-from kru.ops.chain.reference import staged_scan_reference
+from kru.ops.chain import chain_scan
+from kru.ops.chain.reference import chain_scan_reference
 from kru.ops.chain.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
 from kru.ops.scan.native import SMALL_INPUT
 
@@ -55,8 +55,8 @@ def test_values_and_gradients(make, reverse: bool, lengths: Tensor | None, used:
     torch.manual_seed(0)
     matrix = make(dtype=torch.float64)
     part, bias, h0 = arguments(matrix)
-    results = staged_scan(part, None, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
-    plain = staged_scan_reference(part, None, matrix.stages(), bias, h0, lengths, reverse=reverse)
+    results = chain_scan(part, None, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
+    plain = chain_scan_reference(part, None, matrix.stages(), bias, h0, lengths, reverse=reverse)
     dense = scan(part, None, matrix.factors(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
     chosen = {"states": [0], "last": [1], "both": [0, 1]}[used]
     weights = [torch.randn_like(result) for result in results]
@@ -99,7 +99,7 @@ def test_inputs_and_their_map(x: Tensor, reverse: bool, lengths: Tensor | None) 
         x = x.clone(memory_format=torch.preserve_format).requires_grad_()
         wanted.append(x)
     results = []
-    for run in (staged_scan, staged_scan_reference):
+    for run in (chain_scan, chain_scan_reference):
         states, last = run(x, weight, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
         results.append((states, last, *torch.autograd.grad(states.sin().sum() + last.sum(), wanted)))
     torch.testing.assert_close(*results)
@@ -107,7 +107,7 @@ def test_inputs_and_their_map(x: Tensor, reverse: bool, lengths: Tensor | None) 
         return
     beyond = (torch.arange(STEPS).unsqueeze(1) >= lengths).unsqueeze(2)
     x = x.detach().masked_fill(beyond, torch.nan).requires_grad_()
-    states, last = staged_scan(x, weight, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
+    states, last = chain_scan(x, weight, matrix.stages(), bias=bias, h0=h0, lengths=lengths, reverse=reverse)
     found = torch.autograd.grad(states.sin().sum() + last.sum(), [*wanted[:-1], x])
     torch.testing.assert_close((states, last, *found), results[0])
 
@@ -119,7 +119,7 @@ def test_derivatives_of_the_input_map_numerically() -> None:
     weight = torch.randn(8, 2, dtype=torch.float64, requires_grad=True)
 
     def run(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return staged_scan(x, weight, matrix.stages())
+        return chain_scan(x, weight, matrix.stages())
 
     assert torch.autograd.gradcheck(run, [x, weight], fast_mode=True)
     assert torch.autograd.gradgradcheck(run, [x, weight], fast_mode=True)
@@ -135,7 +135,7 @@ def test_operator_is_registered_as_torch_expects(name: str) -> None:
     _, bias, h0 = arguments(matrix)
     tensors, program = to_program([replace(s) for s in matrix.stages()])
     tensors = [t.detach().requires_grad_(t.is_complex()) for t in tensors]
-    torch.library.opcheck(torch.ops.kru.staged_scan, (x, weight, bias, h0, None, tensors, program, False))
+    torch.library.opcheck(torch.ops.kru.chain_scan, (x, weight, bias, h0, None, tensors, program, False))
 
 
 @every_matrix
@@ -146,7 +146,7 @@ def test_derivatives_numerically(make) -> None:
     tensors = [t.detach().requires_grad_(t.is_complex() or t.is_floating_point()) for t in tensors]
 
     def run(part: Tensor, bias: Tensor, h0: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
-        return staged_scan(part, None, from_program(others, program), bias=bias, h0=h0)
+        return chain_scan(part, None, from_program(others, program), bias=bias, h0=h0)
 
     part, bias, h0 = arguments(matrix)
     inputs = [part[:2].detach().requires_grad_(), bias, h0, *tensors]
@@ -162,7 +162,7 @@ def test_at_and_near_zero() -> None:
     part.requires_grad_()
     bias = torch.tensor([0.5, 0.0, -0.5, 0.1], dtype=torch.float64, requires_grad=True)
     results = (
-        staged_scan(part, None, matrix.stages(), bias=bias),
+        chain_scan(part, None, matrix.stages(), bias=bias),
         scan(part, None, matrix.factors(), bias=bias),
     )
     torch.testing.assert_close(results[0][0], results[1].states)
@@ -181,8 +181,8 @@ def test_layers_compute_the_same_both_ways(
     layer = kind(3, 6, dtype=torch.float64, **options)
     x = torch.randn(4, 5, 3, dtype=torch.float64)
     outputs = []
-    for staged in (True, False):
-        monkeypatch.setattr(ChainMatrix, "pays", lambda *_, staged=staged: staged)
+    for by_stages in (True, False):
+        monkeypatch.setattr(ChainMatrix, "pays", lambda *_, by_stages=by_stages: by_stages)
         output, h = layer(x)
         gradients = torch.autograd.grad(output.square().sum() + h.sum(), list(layer.parameters()))
         outputs.append((output, h, *gradients))
@@ -200,7 +200,7 @@ def test_fourier_transforms_of_any_size(size: int, inverse: bool) -> None:
     torch.manual_seed(0)
     h0 = torch.randn(21, size, dtype=torch.complex128)
     part = torch.zeros(1, 21, 2 * size, dtype=torch.float64)
-    _, last = staged_scan(part, None, [Fourier((), inverse=inverse)], h0=torch.cat([h0.real, h0.imag], -1))
+    _, last = chain_scan(part, None, [Fourier((), inverse=inverse)], h0=torch.cat([h0.real, h0.imag], -1))
     expected = (torch.fft.ifft if inverse else torch.fft.fft)(h0, norm="ortho")
     torch.testing.assert_close(torch.complex(*last.chunk(2, -1)), expected)
 
@@ -216,7 +216,7 @@ def test_sizes_rows_and_threads(size: int, batch: int, dtype: torch.dtype) -> No
     lengths = torch.randint(5, (batch,))
     wanted = [part, bias, *matrix.parameters()]
     results = []
-    for run in (staged_scan, staged_scan_reference):
+    for run in (chain_scan, chain_scan_reference):
         with threads(3):
             states, last = run(
                 part, None, matrix.stages(), bias=bias, h0=None, lengths=lengths, reverse=False
@@ -236,7 +236,7 @@ def test_only_what_is_wanted_and_any_memory() -> None:
     assert any(t.is_conj() for t in conjugated)
     stages = from_program(conjugated, program)
     results = []
-    for run in (staged_scan, staged_scan_reference):
+    for run in (chain_scan, chain_scan_reference):
         states, last = run(part, None, stages, bias=bias, h0=None, lengths=None, reverse=True)
         results.append((states, last, torch.autograd.grad(last.square().sum(), bias)[0]))
     torch.testing.assert_close(*results)
@@ -245,19 +245,19 @@ def test_only_what_is_wanted_and_any_memory() -> None:
 def test_no_steps_no_rows_no_stages() -> None:
     stages = RestrictedUnitaryMatrix(3).stages()
     h0 = torch.randn(2, 6)
-    states, last = staged_scan(torch.empty(0, 2, 6), None, stages, h0=h0)
+    states, last = chain_scan(torch.empty(0, 2, 6), None, stages, h0=h0)
     assert states.shape == (0, 2, 6)
     torch.testing.assert_close(last, h0)
-    states, last = staged_scan(torch.empty(4, 0, 6, requires_grad=True), None, stages)
+    states, last = chain_scan(torch.empty(4, 0, 6, requires_grad=True), None, stages)
     (gradient,) = torch.autograd.grad(states.sum(), stages[0].tensors)
     assert states.shape == (4, 0, 6)
     assert not gradient.any()
     part = torch.randn(5, 2, 6, requires_grad=True)
-    states, _ = staged_scan(part, None, [])
+    states, _ = chain_scan(part, None, [])
     torch.testing.assert_close(states, part.cumsum(0))
     (gradient,) = torch.autograd.grad(states.sum(), part)
     torch.testing.assert_close(gradient, torch.arange(5.0, 0, -1).view(5, 1, 1).expand(5, 2, 6))
-    opcheck(torch.ops.kru.staged_scan, (part, None, None, None, None, [], [], False))
+    opcheck(torch.ops.kru.chain_scan, (part, None, None, None, None, [], [], False))
 
 
 @pytest.mark.parametrize(
@@ -290,11 +290,11 @@ def test_no_steps_no_rows_no_stages() -> None:
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     good = {"x": torch.zeros(4, 2, 6), "weight": None, "stages": RestrictedUnitaryMatrix(3).stages()}
     with pytest.raises((ValueError, TypeError, IndexError), match=message):
-        staged_scan(**{**good, **change})
+        chain_scan(**{**good, **change})
 
 
 @pytest.mark.parametrize(
-    ("layer", "batch", "staged"),
+    ("layer", "batch", "by_stages"),
     [
         (kru.baselines.RCURNN(1, 128), 8, True),
         (kru.baselines.RCURNN(1, 128), 1, False),
@@ -305,7 +305,7 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     ],
 )
 def test_layers_run_as_is_faster(
-    layer: Baseline, batch: int, staged: bool, monkeypatch: pytest.MonkeyPatch
+    layer: Baseline, batch: int, by_stages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bindings.library is None:
         pytest.skip("kru has no native library here")
@@ -313,7 +313,7 @@ def test_layers_run_as_is_faster(
     factors = ChainMatrix.factors
     monkeypatch.setattr(ChainMatrix, "factors", lambda self: dense.append(self) or factors(self))
     layer(torch.randn(2, batch, 1))
-    assert staged is not bool(dense)
+    assert by_stages is not bool(dense)
     matrix = layer.matrix()
     assert isinstance(matrix, ChainMatrix)
     assert matrix.stage_count == len(matrix.stages())
@@ -361,6 +361,6 @@ def backward_arguments() -> dict[str, Any]:
 def test_wrong_arguments_of_the_gradient(change: dict[str, Any], message: str) -> None:
     """In direct_calls.py more of them, in a process that they may crash."""
     good = backward_arguments()
-    torch.ops.kru.staged_scan_backward(*good.values())
+    torch.ops.kru.chain_scan_backward(*good.values())
     with pytest.raises((TypeError, ValueError), match=message):
-        torch.ops.kru.staged_scan_backward(*{**good, **change}.values())
+        torch.ops.kru.chain_scan_backward(*{**good, **change}.values())

@@ -1,6 +1,6 @@
 // Kronecker products of any factors, a block of rows at a time.
 //
-// The factors become stages, small neighbours merged into one matrix of at most 8 x 8. The stage with matrix M (p, q)
+// Neighbouring factors form groups, each merged into one matrix of at most 8 x 8. The group with matrix M (p, q)
 // sees a row as (left, q, right) and computes y[l, i, r] = sum_j M[i, j] x[l, j, r]: a matrix product with vectors along
 // r where right is at least a vector long ("wide"), else along i with M^T packed in panels ("narrow"). Where M itself is
 // smaller than a vector ("tiny"), the block is turned to (q, rows left right) and back: all else is then one long r.
@@ -19,7 +19,7 @@
 namespace kru {
 namespace KRU_ISA {
 
-template <class T, bool C> class Staged {
+template <class T, bool C> class Merged {
  public:
   static constexpr int kPlanes = C ? 2 : 1;
   static constexpr int64_t kMerge = 8;
@@ -27,40 +27,40 @@ template <class T, bool C> class Staged {
   static constexpr int64_t kSolve = 64;  // rows of a matrix that is small enough to be inverted
 
   // `rows`: how many the gradient comes from, 0 where none is wanted or their a = W^H g is not that of this matrix.
-  Staged(Arena& arena, int count, const Factor<T>* factors, bool adjoint, int64_t rows) {
+  Merged(Arena& arena, int count, const Factor<T>* factors, bool adjoint, int64_t rows) {
     factors_ = arena.take<Factor<T>>(count);
     for (int f = 0; f < count; ++f) factors_[f] = factors[f];
-    stages_ = arena.take<Stage>(count);
-    // From the last factor on; stages_[0] ends up as the last one applied.
-    Stage* reversed = arena.take<Stage>(count);
+    groups_ = arena.take<Group>(count);
+    // From the last factor on; groups_[0] ends up as the last one applied.
+    Group* reversed = arena.take<Group>(count);
     for (int f = count - 1; f >= 0;) {
-      Stage stage{};
-      stage.p = stage.q = 1;
-      stage.last = f;
+      Group group{};
+      group.p = group.q = 1;
+      group.last = f;
       do {
-        stage.p *= factors[f].p;
-        stage.q *= factors[f].q;
-        stage.first = f--;
-      } while (f >= 0 && stage.p * factors[f].p <= kMerge && stage.q * factors[f].q <= kMerge);
-      reversed[count_++] = stage;
+        group.p *= factors[f].p;
+        group.q *= factors[f].q;
+        group.first = f--;
+      } while (f >= 0 && group.p * factors[f].p <= kMerge && group.q * factors[f].q <= kMerge);
+      reversed[count_++] = group;
     }
-    for (int s = 0; s < count_; ++s) stages_[s] = reversed[count_ - 1 - s];
+    for (int s = 0; s < count_; ++s) groups_[s] = reversed[count_ - 1 - s];
     for (int s = 0; s < count_; ++s) {
-      outputs_ *= stages_[s].p;
-      inputs_ *= stages_[s].q;
+      outputs_ *= groups_[s].p;
+      inputs_ *= groups_[s].q;
     }
     int64_t left = inputs_, right = 1;
     largest_ = larger(inputs_, outputs_);
     for (int s = count_ - 1; s >= 0; --s) {
-      left /= stages_[s].q;
-      stages_[s].left = left;
-      stages_[s].right = right;
-      const bool small = larger(stages_[s].p, stages_[s].q) < kLanes<T>;
-      stages_[s].kind = right >= kLanes<T> ? kWide : small ? kTiny : kNarrow;
-      right *= stages_[s].p;
+      left /= groups_[s].q;
+      groups_[s].left = left;
+      groups_[s].right = right;
+      const bool small = larger(groups_[s].p, groups_[s].q) < kLanes<T>;
+      groups_[s].kind = right >= kLanes<T> ? kWide : small ? kTiny : kNarrow;
+      right *= groups_[s].p;
       largest_ = larger(largest_, left * right);
     }
-    for (int s = 0; s < count_; ++s) prepare(arena, stages_[s], adjoint);
+    for (int s = 0; s < count_; ++s) prepare(arena, groups_[s], adjoint);
     solves_ = adjoint && count_ > 1 && inverted(arena, rows);
   }
 
@@ -72,9 +72,9 @@ template <class T, bool C> class Staged {
   int64_t block_rows(int64_t rows) const {
     int64_t block = 1;
     for (int s = 0; s < count_; ++s) {
-      const Stage& stage = stages_[s];
-      if (stage.p * stage.q < 256) continue;
-      const int64_t uses = stage.kind == kWide ? stage.left * stage.right / kLanes<T> : stage.left * stage.right;
+      const Group& group = groups_[s];
+      if (group.p * group.q < 256) continue;
+      const int64_t uses = group.kind == kWide ? group.left * group.right / kLanes<T> : group.left * group.right;
       block = larger(block, (32 + uses - 1) / uses);
     }
     const int64_t blocks = (rows + block - 1) / block;
@@ -83,13 +83,13 @@ template <class T, bool C> class Staged {
 
   class Worker {
    public:
-    Worker(Arena& arena, const Staged& matrix, int64_t block, bool gradient) {
+    Worker(Arena& arena, const Merged& matrix, int64_t block, bool gradient) {
       const int64_t size = kPlanes * block * matrix.largest_;
       if (matrix.count_ > 1) swap[0] = arena.take<T>(size);
       if (matrix.count_ > 2) swap[1] = arena.take<T>(size);
       capacity = larger(block, smaller(256, larger(16, (int64_t(1) << 18) / (kPlanes * matrix.largest_))));
       bool turns = gradient;
-      for (int s = 0; s < matrix.count_; ++s) turns = turns || matrix.stages_[s].kind == kTiny;
+      for (int s = 0; s < matrix.count_; ++s) turns = turns || matrix.groups_[s].kind == kTiny;
       const int64_t collected = kPlanes * (gradient ? capacity : block) * matrix.largest_;
       if (turns)
         for (T*& t : turned) t = arena.take<T>(collected);
@@ -101,19 +101,19 @@ template <class T, bool C> class Staged {
       int64_t deepest = 0;
       matrices = arena.take<T*>(matrix.count_);
       for (int s = 0; s < matrix.count_; ++s) {
-        const Stage& stage = matrix.stages_[s];
-        matrices[s] = arena.take_zeros<T>(kPlanes * stage.p * stage.q);
-        if (stage.kind == kNarrow) deepest = larger(deepest, stage.left * stage.right);
+        const Group& group = matrix.groups_[s];
+        matrices[s] = arena.take_zeros<T>(kPlanes * group.p * group.q);
+        if (group.kind == kNarrow) deepest = larger(deepest, group.left * group.right);
       }
       panel = arena.take<T>(kPlanes * capacity * deepest * kPanel<T>);
     }
     T* swap[2] = {};
     int64_t capacity = 0, held = 0;
-    T** inputs = nullptr;     // what enters each stage, for all rows held; plane stride capacity * largest
-    T* gradients[2] = {};     // what arrives at a stage's output, and at its input
+    T** inputs = nullptr;     // what enters each group, for all rows held; plane stride capacity * largest
+    T* gradients[2] = {};     // what arrives at a group's output, and at its input
     T* adjoints = nullptr;    // a = W^H g
-    T* turned[2] = {};        // a block with its indices in another order, for narrow and tiny stages
-    T** matrices = nullptr;   // dM of each stage
+    T* turned[2] = {};        // a block with its indices in another order, for narrow and tiny groups
+    T** matrices = nullptr;   // dM of each group
     T* panel = nullptr;
   };
 
@@ -122,7 +122,7 @@ template <class T, bool C> class Staged {
     Operand<const T> from{in, plane};
     for (int s = count_ - 1, turn = 0; s >= 0; --s, turn ^= 1) {
       const Operand<T> to = s == 0 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
-      forward(worker, stages_[s], rows, from, to);
+      forward(worker, groups_[s], rows, from, to);
       from = {to.data, to.plane};
     }
   }
@@ -131,7 +131,7 @@ template <class T, bool C> class Staged {
     Operand<const T> from{in, plane};
     for (int s = 0, turn = 0; s < count_; ++s, turn ^= 1) {
       const Operand<T> to = s == count_ - 1 ? Operand<T>{out, plane} : Operand<T>{worker.swap[turn], rows * largest_};
-      backward(worker, stages_[s], rows, from, to);
+      backward(worker, groups_[s], rows, from, to);
       from = {to.data, to.plane};
     }
   }
@@ -157,20 +157,20 @@ template <class T, bool C> class Staged {
   void finish(Worker* const* workers, int threads, FactorGradient<T>* gradients) const {
     for (int thread = 0; thread < threads; ++thread) collect(*workers[thread]);
     for (int s = 0; s < count_; ++s) {
-      const Stage& stage = stages_[s];
-      const int64_t entries = kPlanes * stage.p * stage.q;
+      const Group& group = groups_[s];
+      const int64_t entries = kPlanes * group.p * group.q;
       T* total = workers[0]->matrices[s];
       for (int thread = 1; thread < threads; ++thread)
         for (int64_t e = 0; e < entries; ++e) total[e] += workers[thread]->matrices[s][e];
-      if (solves_ && s != costliest_) solve(stage, total);
-      for (int f = stage.first; f <= stage.last; ++f)
-        if (gradients[f].re != nullptr) contract(stage, total, f, gradients[f]);
+      if (solves_ && s != costliest_) solve(group, total);
+      for (int f = group.first; f <= group.last; ++f)
+        if (gradients[f].re != nullptr) contract(group, total, f, gradients[f]);
     }
   }
 
  private:
   enum Kind { kWide, kNarrow, kTiny };
-  struct Stage {
+  struct Group {
     int64_t p, q, left, right;
     Kind kind;
     int first, last;   // the factors merged into this matrix
@@ -198,73 +198,73 @@ template <class T, bool C> class Staged {
     }
   }
 
-  void prepare(Arena& arena, Stage& stage, bool adjoint) const {
-    const int64_t size = stage.p * stage.q;
-    const Factor<T>& only = factors_[stage.first];
-    const bool plain = stage.first == stage.last && (!C || only.step == 1) && (!C || only.im == only.re + size);
+  void prepare(Arena& arena, Group& group, bool adjoint) const {
+    const int64_t size = group.p * group.q;
+    const Factor<T>& only = factors_[group.first];
+    const bool plain = group.first == group.last && (!C || only.step == 1) && (!C || only.im == only.re + size);
     const T* dense = only.re;
     if (!plain) {
       T* merged = arena.take<T>(kPlanes * size);
-      const bool single = stage.first == stage.last;
-      for (int64_t i = 0; i < stage.p; ++i)
-        for (int64_t j = 0; j < stage.q; ++j) {
-          const int64_t at = i * stage.q + j;
+      const bool single = group.first == group.last;
+      for (int64_t i = 0; i < group.p; ++i)
+        for (int64_t j = 0; j < group.q; ++j) {
+          const int64_t at = i * group.q + j;
           T re, im = 0;
           if (single)
             re = only.re[at * only.step], im = C ? only.im[at * only.step] : T(0);
           else
-            entry(stage.first, stage.last, -1, i, j, &re, &im);
+            entry(group.first, group.last, -1, i, j, &re, &im);
           merged[at] = re;
           if (C) merged[size + at] = im;
         }
       dense = merged;
     }
-    stage.dense = dense;
-    const int64_t p = stage.p, q = stage.q;
-    const bool packed = stage.kind == kNarrow;
-    stage.matrix = packed ? pack(arena, dense, q, p, 1, q, T(1)) : dense;
+    group.dense = dense;
+    const int64_t p = group.p, q = group.q;
+    const bool packed = group.kind == kNarrow;
+    group.matrix = packed ? pack(arena, dense, q, p, 1, q, T(1)) : dense;
     if (adjoint)
-      stage.adjoint = packed ? pack(arena, dense, p, q, q, 1, T(-1)) : transpose(arena, dense, p, q, T(-1));
+      group.adjoint = packed ? pack(arena, dense, p, q, q, 1, T(-1)) : transpose(arena, dense, p, q, T(-1));
   }
 
   // Whether the gradients of all but the costliest matrix can be solved for; their inverses are there then.
   bool inverted(Arena& arena, int64_t rows) {
     if (rows == 0) return false;
     for (int s = 0; s < count_; ++s) {
-      if (stages_[s].p != stages_[s].q) return false;
-      if (stages_[s].p > stages_[costliest_].p) costliest_ = s;
+      if (groups_[s].p != groups_[s].q) return false;
+      if (groups_[s].p > groups_[costliest_].p) costliest_ = s;
     }
     // Inverses are scalar code: worth it where the product that is spared is a thousand times their size.
     int64_t work = 0;
     for (int s = 0; s < count_; ++s)
-      if (s != costliest_ && stages_[s].p > 4) work += 1000 * stages_[s].p * stages_[s].p * stages_[s].p;
-    if (rows * inputs_ * stages_[costliest_].p * kPlanes * kPlanes < work) return false;
+      if (s != costliest_ && groups_[s].p > 4) work += 1000 * groups_[s].p * groups_[s].p * groups_[s].p;
+    if (rows * inputs_ * groups_[costliest_].p * kPlanes * kPlanes < work) return false;
     for (int s = 0; s < count_; ++s)
-      if (s != costliest_ && (stages_[s].p > kSolve || !invert(arena, stages_[s]))) return false;
+      if (s != costliest_ && (groups_[s].p > kSolve || !invert(arena, groups_[s]))) return false;
     return true;
   }
 
   // Whether it can: the solve is to lose at most a few bits, as in butterfly.hpp.
-  bool invert(Arena& arena, Stage& stage) {
-    const int64_t n = stage.p, size = n * n;
+  bool invert(Arena& arena, Group& group) {
+    const int64_t n = group.p, size = n * n;
     double* matrix = arena.take<double>(2 * size);
     for (int64_t e = 0; e < size; ++e) {
-      matrix[2 * e] = stage.dense[e];
-      matrix[2 * e + 1] = C ? stage.dense[size + e] : T(0);
+      matrix[2 * e] = group.dense[e];
+      matrix[2 * e + 1] = C ? group.dense[size + e] : T(0);
     }
-    stage.inverse = inverse(arena, n, matrix, double(n) * (sizeof(T) == 4 ? 16.0 : 5e3));
-    return stage.inverse != nullptr;
+    group.inverse = inverse(arena, n, matrix, double(n) * (sizeof(T) == 4 ? 16.0 : 5e3));
+    return group.inverse != nullptr;
   }
 
   // T <- M^{-H} T
-  static void solve(const Stage& stage, T* total) {
-    const int64_t n = stage.p, size = n * n;
+  static void solve(const Group& group, T* total) {
+    const int64_t n = group.p, size = n * n;
     double re[kSolve], im[kSolve];
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t i = 0; i < n; ++i) {
         re[i] = im[i] = 0;
         for (int64_t k = 0; k < n; ++k) {
-          const double x = stage.inverse[2 * (k * n + i)], y = stage.inverse[2 * (k * n + i) + 1];
+          const double x = group.inverse[2 * (k * n + i)], y = group.inverse[2 * (k * n + i) + 1];
           const double t_re = total[k * n + j], t_im = C ? total[size + k * n + j] : T(0);
           re[i] += x * t_re + y * t_im;
           im[i] += x * t_im - y * t_re;
@@ -303,18 +303,18 @@ template <class T, bool C> class Staged {
     return to;
   }
 
-  void forward(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
-    product(worker, stage, stage.matrix, stage.p, stage.q, rows, in, out);
+  void forward(Worker& worker, const Group& group, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(worker, group, group.matrix, group.p, group.q, rows, in, out);
   }
-  void backward(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> in, Operand<T> out) const {
-    product(worker, stage, stage.adjoint, stage.q, stage.p, rows, in, out);
+  void backward(Worker& worker, const Group& group, int64_t rows, Operand<const T> in, Operand<T> out) const {
+    product(worker, group, group.adjoint, group.q, group.p, rows, in, out);
   }
 
   // y[n, i, r] = sum over j < q of matrix[i, j] x[n, j, r], n over rows and left.
-  void product(Worker& worker, const Stage& stage, const T* matrix, int64_t p, int64_t q, int64_t rows,
+  void product(Worker& worker, const Group& group, const T* matrix, int64_t p, int64_t q, int64_t rows,
                Operand<const T> in, Operand<T> out) const {
-    const int64_t count = rows * stage.left, right = stage.right;
-    if (stage.kind == kNarrow) {
+    const int64_t count = rows * group.left, right = group.right;
+    if (group.kind == kNarrow) {
       Product<T> m;
       m.inner = q;
       m.rows = count * right;
@@ -329,7 +329,7 @@ template <class T, bool C> class Staged {
       m.c_rows = right > 1 ? RowMap{right, p * right} : RowMap{1, p};
       m.c_step = right;
       multiply<T, C>(m);
-    } else if (stage.kind == kTiny) {
+    } else if (group.kind == kTiny) {
       const Operand<T> x{worker.turned[0], q * count * right}, y{worker.turned[1], p * count * right};
       gather(in, count, q, right, x);
       along(matrix, p, q, count * right, 1, {x.data, x.plane}, y);
@@ -391,13 +391,13 @@ template <class T, bool C> class Staged {
     worker.held = 0;
     if (solves_) return collect_to_solve(worker, rows);
     for (int s = count_ - 1; s > 0; --s)
-      forward(worker, stages_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
+      forward(worker, groups_[s], rows, {worker.inputs[s], plane}, {worker.inputs[s - 1], plane});
     T* arrived = worker.gradients[0];
     T* passed = worker.gradients[1];
     for (int s = 0; s < count_; ++s) {
-      outer(worker, stages_[s], rows, {arrived, plane}, {worker.inputs[s], plane}, worker.matrices[s]);
+      outer(worker, groups_[s], rows, {arrived, plane}, {worker.inputs[s], plane}, worker.matrices[s]);
       if (s + 1 == count_) break;
-      backward(worker, stages_[s], rows, {arrived, plane}, {passed, plane});
+      backward(worker, groups_[s], rows, {arrived, plane}, {passed, plane});
       T* exchange = arrived;
       arrived = passed;
       passed = exchange;
@@ -412,23 +412,23 @@ template <class T, bool C> class Staged {
     T* passed = worker.gradients[1];
     for (int s = 0; s < count_; ++s) {
       if (s == costliest_) continue;
-      outer(worker, stages_[s], rows, {worker.adjoints, plane}, h, worker.matrices[s]);
-      backward(worker, stages_[s], rows, {arrived, plane}, {passed, plane});
+      outer(worker, groups_[s], rows, {worker.adjoints, plane}, h, worker.matrices[s]);
+      backward(worker, groups_[s], rows, {arrived, plane}, {passed, plane});
       T* exchange = arrived;
       arrived = passed;
       passed = exchange;
     }
-    outer(worker, stages_[costliest_], rows, {arrived, plane}, h, worker.matrices[costliest_]);
+    outer(worker, groups_[costliest_], rows, {arrived, plane}, h, worker.matrices[costliest_]);
   }
 
   // dM += sum over rows, left and right of G conj(X)
-  void outer(Worker& worker, const Stage& stage, int64_t rows, Operand<const T> g, Operand<const T> x, T* out) const {
-    const int64_t count = rows * stage.left, p = stage.p, q = stage.q, right = stage.right;
-    if (stage.kind == kWide) {
+  void outer(Worker& worker, const Group& group, int64_t rows, Operand<const T> g, Operand<const T> x, T* out) const {
+    const int64_t count = rows * group.left, p = group.p, q = group.q, right = group.right;
+    if (group.kind == kWide) {
       dot_products<T, C>(count, p, q, right, g, x, {out, p * q});
       return;
     }
-    if (stage.kind == kTiny) {
+    if (group.kind == kTiny) {
       const Operand<T> long_g{worker.turned[0], p * count * right}, long_x{worker.turned[1], q * count * right};
       gather(g, count, p, right, long_g);
       gather(x, count, q, right, long_x);
@@ -476,24 +476,24 @@ template <class T, bool C> class Staged {
   }
 
   // dW_f from dM: sum over the other factors' indices of their conjugated entries times dM.
-  void contract(const Stage& stage, const T* total, int f, FactorGradient<T> out) const {
-    const int64_t size = stage.p * stage.q;
+  void contract(const Group& group, const T* total, int f, FactorGradient<T> out) const {
+    const int64_t size = group.p * group.q;
     const Factor<T>& factor = factors_[f];
     for (int64_t e = 0; e < factor.p * factor.q; ++e) {
       out.re[e * out.step] = 0;
       if (C) out.im[e * out.step] = 0;
     }
     int64_t p_after = 1, q_after = 1;
-    for (int g = f + 1; g <= stage.last; ++g) {
+    for (int g = f + 1; g <= group.last; ++g) {
       p_after *= factors_[g].p;
       q_after *= factors_[g].q;
     }
-    for (int64_t i = 0; i < stage.p; ++i)
-      for (int64_t j = 0; j < stage.q; ++j) {
+    for (int64_t i = 0; i < group.p; ++i)
+      for (int64_t j = 0; j < group.q; ++j) {
         T re = 1, im = 0;
-        if (stage.first != stage.last) entry(stage.first, stage.last, f, i, j, &re, &im);
+        if (group.first != group.last) entry(group.first, group.last, f, i, j, &re, &im);
         const int64_t to = (i / p_after % factor.p * factor.q + j / q_after % factor.q) * out.step;
-        const T x = total[i * stage.q + j], y = C ? total[size + i * stage.q + j] : T(0);
+        const T x = total[i * group.q + j], y = C ? total[size + i * group.q + j] : T(0);
         out.re[to] += x * re + y * im;
         if (C) out.im[to] += y * re - x * im;
       }
@@ -503,7 +503,7 @@ template <class T, bool C> class Staged {
   bool solves_ = false;
   int64_t inputs_ = 1, outputs_ = 1, largest_ = 1;
   Factor<T>* factors_;
-  Stage* stages_;
+  Group* groups_;
 };
 
 }  // namespace KRU_ISA
