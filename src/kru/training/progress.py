@@ -2,6 +2,8 @@
 
 import math
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,11 +14,29 @@ from kru.lab.recipes.settings import Recipe
 from kru.lab.tasks import Task
 from kru.training.loop import Event, Trainer
 
+EVERY = 30.0
+"""Seconds between two lines about validations where stderr is not a terminal."""
+
 
 class Display:
-    """Shows events on stderr, and writes them for TensorBoard if `folder` is given."""
+    """Shows events on stderr, and writes them for TensorBoard if `folder` is given.
 
-    def __init__(self, recipe: Recipe, task: Task, *, quiet: bool, folder: Path | None) -> None:
+    On a terminal every validation has a line, above the bar. Elsewhere, such as in a log file, the first one has, then
+    one every half minute, and the last one.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        task: Task,
+        *,
+        quiet: bool,
+        folder: Path | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._shown = -math.inf
+        self._held = ""
         self._recipe = recipe
         self._task = task
         self._quiet = quiet
@@ -43,6 +63,7 @@ class Display:
         self.close()
 
     def close(self) -> None:
+        self._release()
         self._bar.close()
         if self._events is not None:
             self._events.close()
@@ -98,7 +119,15 @@ class Display:
         if seconds > 0:
             parts.append(f"{steps / seconds:.3g} steps/s")
         self._losses.clear()
-        self._write(f"{self._recipe.name}: " + ", ".join(parts))
+        self._held = f"{self._recipe.name}: " + ", ".join(parts)
+        if not self._bar.disable or self._clock() - self._shown >= EVERY:
+            self._release()
+
+    def _release(self) -> None:
+        """Show the last validation, if it was not shown yet."""
+        if self._held:
+            self._write(self._held)
+            self._held, self._shown = "", self._clock()
 
     def _write(self, line: str) -> None:
         if not self._quiet:
