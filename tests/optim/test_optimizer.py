@@ -1,6 +1,11 @@
+import copy
+import pickle
+import warnings
+
 import pytest
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 
 import kru
 
@@ -58,9 +63,152 @@ def test_state_dict_and_scheduler() -> None:
     assert [group["lr"] for group in other.param_groups] == pytest.approx([0.005, 0.0005])
 
 
+KINDS = (
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+)
+
+
+class Signs(torch.optim.Optimizer):
+    """An optimiser that is not torch's: steps of one length."""
+
+    def __init__(self, params: object, lr: float, least: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "least": least})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.sub_(parameter.grad.sign(), alpha=max(group["lr"], group["least"]))
+
+
+@pytest.mark.parametrize("kind", [*(getattr(torch.optim, name) for name in KINDS), Signs])
+def test_every_optimiser_trains_with_its_groups(kind: type[torch.optim.Optimizer]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 2, 3)
+    for network, groups in ((model(), ["other", "recurrent"]), (unitary_model(), ["other", "unitary"])):
+        optimizer = kru.optimizer(network, kind, lr=0.01)
+        assert isinstance(optimizer, kind)
+        assert [(group["name"], group["lr"]) for group in optimizer.param_groups] == list(
+            zip(groups, (0.01, 0.001), strict=True)
+        )
+        before = copy.deepcopy(network.state_dict())
+        loss = network["head"](network["rnn"](x)[0]).square().sum()
+        loss.backward()
+        optimizer.step()
+        for name, tensor in network.state_dict().items():
+            assert not torch.equal(tensor, before[name]), name
+    assert defect(network["rnn"]) < 1e-5
+
+
+def test_names_are_those_of_torch() -> None:
+    for name, kind in (("sgd", torch.optim.SGD), ("AdamW", torch.optim.AdamW), ("nadam", torch.optim.NAdam)):
+        assert type(kru.optimizer(model(), name)) is kind
+    sgd = kru.optimizer(model(), torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True)
+    assert [(group["momentum"], group["nesterov"]) for group in sgd.param_groups] == [(0.9, True)] * 2
+    assert kru.optimizer(model(), Signs, lr=0.1, least=0.05).param_groups[1]["least"] == 0.05
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+def test_the_cayley_update_of_any_optimiser_can_be_copied(copied) -> None:
+    torch.manual_seed(0)
+    network = full()
+    optimizer = kru.optimizer(network, "sgd", lr=0.1, momentum=0.9)
+    other, steps = copied((network, optimizer))
+    assert type(steps) is type(optimizer)
+    for _ in range(3):
+        x = torch.randn(5, 2, 3)
+        for layer, each in ((network, optimizer), (other, steps)):
+            each.zero_grad()
+            layer(x)[0].square().sum().backward()
+            each.step()
+    assert defect(other) < 1e-5
+    assert torch.equal(other.matrix().unitary, network.matrix().unitary)
+    assert not torch.equal(other.matrix().unitary, full().matrix().unitary)
+
+
+def rates_of(optimizer: torch.optim.Optimizer, scheduler, steps: int, *measure: float) -> list[list[float]]:
+    """The learning rates of the groups at each step."""
+    rates = []
+    for _ in range(steps):
+        rates.append([group["lr"] for group in optimizer.param_groups])
+        optimizer.step()
+        scheduler.step(*measure)
+    return rates
+
+
+SCHEDULERS = {
+    "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, 10),
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
+    "one cycle": lambda o: lr_scheduler.OneCycleLR(o, [group["lr"] for group in o.param_groups], 10),
+    "cyclic": lambda o: lr_scheduler.CyclicLR(
+        o, [g["lr"] / 5 for g in o.param_groups], [g["lr"] for g in o.param_groups], 3, cycle_momentum=False
+    ),
+    "warm-up": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.1, total_iters=4), lr_scheduler.ExponentialLR(o, 0.9)], [4]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_schedulers_keep_the_ratio(name: str) -> None:
+    optimizer = kru.optimizer(model(), "adam", lr=0.01, recurrent_lr=0.002, input_lr=0.03)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rates = rates_of(optimizer, SCHEDULERS[name](optimizer), 10)
+    assert len({other for other, _, _ in rates}) > 3
+    for other, recurrent, inputs in rates:
+        assert (recurrent, inputs) == pytest.approx((0.2 * other, 3 * other))
+
+
+def test_plateau_keeps_the_ratio_down_to_a_common_minimum() -> None:
+    optimizer = kru.optimizer(model(), "adam", lr=0.01, recurrent_lr=0.002)
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, min_lr=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rates = rates_of(optimizer, scheduler, 12, 1.0)
+    assert rates[4] == pytest.approx([0.01 / 8, 0.002 / 8])
+    assert rates[-1] == [1e-4, 1e-4]
+
+
+@pytest.mark.parametrize("build", [model, lambda: unitary_model()])
+def test_a_scheduler_that_overwrites_the_rates_is_warned_of_once(build) -> None:
+    optimizer = kru.optimizer(build(), "adam", lr=0.01)
+    scheduler = lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=20)
+    group = optimizer.param_groups[1]["name"]
+    with pytest.warns(UserWarning, match=f'"{group}" was built with .* 0.001, .*max_lr=') as caught:
+        rates_of(optimizer, scheduler, 18)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_equal_rates_that_were_asked_for_are_not_warned_of() -> None:
+    optimizer = kru.optimizer(model(), "adam", lr=0.01, recurrent_lr=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rates_of(optimizer, lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=20), 18)
+
+
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="name: expected one of rmsprop, adam, got 'sgd'"):
-        kru.optimizer(model(), "sgd")
+    with pytest.raises(ValueError, match=r"name: expected a class of .* or one of .*adamw.*sgd.*, got 'gsd'"):
+        kru.optimizer(model(), "gsd")
+    with pytest.raises(ValueError, match=r"name: expected a class of optimisers .*, got <class 'torch.nn"):
+        kru.optimizer(model(), nn.Linear)
+    with pytest.raises(
+        ValueError, match="name: expected an optimiser that takes parameter groups, got LBFGS"
+    ):
+        kru.optimizer(model(), torch.optim.LBFGS)
     with pytest.raises(ValueError, match="recurrent_lr: expected a rate of at least 0, got -1"):
         kru.optimizer(model(), recurrent_lr=-1)
     with pytest.raises(ValueError, match="input_lr: expected a rate of at least 0, got -1"):
@@ -72,6 +220,10 @@ def test_errors() -> None:
 def full(units: int = 8, **options: object) -> kru.baselines.FCURNN:
     torch.manual_seed(0)
     return kru.baselines.FCURNN(3, units, **options)
+
+
+def unitary_model() -> nn.Module:
+    return nn.ModuleDict({"rnn": full(), "head": nn.Linear(16, 2)})
 
 
 def defect(layer: kru.baselines.FCURNN) -> float:

@@ -13,7 +13,7 @@ class FullUnitaryMatrix(RecurrentMatrix):
     """A unitary W whose 2N^2 entries are the parameter `unitary` (2, N, N), real part first.
 
     Nothing in the parametrisation keeps it unitary: the optimiser does. `kru.optimizer` moves it along the
-    unitary matrices by the multiplicative Cayley update, see `kru.optim.CayleyUpdate`. It starts uniformly
+    unitary matrices by the multiplicative Cayley update, see `kru.optim.cayley.CayleyUpdate`. It starts uniformly
     distributed over the unitary matrices.
 
     Source: Wisdom, Powers, Hershey, Le Roux, Atlas, "Full-Capacity Unitary Recurrent Neural Networks", 2016,

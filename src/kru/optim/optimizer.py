@@ -1,24 +1,30 @@
-"""Optimisers with a learning rate of their own for the recurrent matrices, and the Cayley update of unitary ones."""
+"""Optimisers with a learning rate of their own for the recurrent matrices."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from kru.matrices import FullUnitaryMatrix
-from kru.ops.precision import computing_dtype
+from kru.optim.cayley import UNITARY, with_cayley_update
 from kru.optim.parameters import input_weights, recurrent_parameters
+from kru.optim.rate_check import RateCheck
 
+WITHOUT_GROUPS = (torch.optim.LBFGS,)
+"""Optimisers that have one learning rate for all parameters."""
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "rmsprop": torch.optim.RMSprop,
-    "adam": torch.optim.Adam,
+    name.lower(): kind
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type)
+    and issubclass(kind, torch.optim.Optimizer)
+    and kind not in (torch.optim.Optimizer, *WITHOUT_GROUPS)
 }
+"""Those of `torch.optim`, by their names in lower case."""
 
 
 def optimizer(
     model: nn.Module,
-    name: str = "rmsprop",
+    name: str | type[torch.optim.Optimizer] = "rmsprop",
     lr: float = 1e-3,
     recurrent_lr: float | None = None,
     input_lr: float | None = None,
@@ -28,11 +34,12 @@ def optimizer(
 
     One entry of a factor is in N^2 / n_f^2 times as many places of W as an entry of a dense matrix, so
     factors get a smaller rate. The matrices of `kru.baselines.FCURNN` are a third group, "unitary", with the rate
-    of the recurrent one: they move along the unitary matrices, see `CayleyUpdate`.
+    of the recurrent one: they move along the unitary matrices, see `kru.optim.cayley.CayleyUpdate`.
 
     Args:
         model: any module; its frozen parameters are left out.
-        name: "rmsprop" or "adam".
+        name: the name of an optimiser of `torch.optim`, such as "rmsprop", "adam", "adamw" or "sgd", or a class, such
+            as `torch.optim.AdamW` or one of your own that takes parameter groups.
         lr: the learning rate.
         recurrent_lr: that of the recurrent matrices; None for a tenth of `lr`.
         input_lr: that of the input weights of recurrent layers, which are then a group "input"; None for `lr`.
@@ -44,24 +51,42 @@ def optimizer(
     >>> optimizer = kru.optimizer(kru.KRU(10, 128), "adam", lr=1e-3, betas=(0.9, 0.99))
     >>> [(group["name"], group["lr"]) for group in optimizer.param_groups]
     [('other', 0.001), ('recurrent', 0.0001)]
+
+    Schedulers that multiply learning rates (`LambdaLR`, `CosineAnnealingLR`, `ReduceLROnPlateau` and most others) keep
+    the groups' ratio. `OneCycleLR` and `CyclicLR` set rates: give them one for each group, or the optimiser warns that
+    the groups have lost theirs.
+
+    >>> rates = [group["lr"] for group in optimizer.param_groups]
+    >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rates, total_steps=100)
     """
-    if name not in OPTIMIZERS:
-        raise ValueError(f"name: expected one of {', '.join(OPTIMIZERS)}, got {name!r}")
+    kind: Any = optimizer_class(name)
     if recurrent_lr is None:
         recurrent_lr = lr / 10
     for argument, value in (("lr", lr), ("recurrent_lr", recurrent_lr), ("input_lr", input_lr)):
         if value is not None and not value >= 0:
             raise ValueError(f"{argument}: expected a rate of at least 0, got {value!r}")
     groups = parameter_groups(model, recurrent_lr, input_lr)
-    kind: Any = OPTIMIZERS[name]
     if any(group["name"] == UNITARY for group in groups):
-        kind = _CAYLEY[name]
+        kind = with_cayley_update(kind)
     optimizer: torch.optim.Optimizer = kind(groups, lr=lr, **options)
+    RateCheck(optimizer)
     return optimizer
 
 
-UNITARY = "unitary"
-"""The name of the group whose parameters (2, N, N) are unitary matrices and stay so."""
+def optimizer_class(name: str | type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """The class that a name of `torch.optim` or a class stands for.
+
+    >>> optimizer_class("adamw")
+    <class 'torch.optim.adamw.AdamW'>
+    """
+    kind = OPTIMIZERS.get(name.lower()) if isinstance(name, str) else name
+    if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer):
+        if issubclass(kind, WITHOUT_GROUPS):
+            raise ValueError(f"name: expected an optimiser that takes parameter groups, got {kind.__name__}")
+        return kind
+    raise ValueError(
+        f"name: expected a class of optimisers or one of {', '.join(sorted(OPTIMIZERS))}, got {name!r}"
+    )
 
 
 def parameter_groups(
@@ -85,72 +110,3 @@ def parameter_groups(
             f"model: expected one with parameters to train, got {type(model).__name__} without any"
         )
     return groups
-
-
-class CayleyUpdate(torch.optim.Optimizer):
-    """Turns the steps of another optimiser on the group "unitary" into steps along the unitary matrices.
-
-    Where that optimiser would change W by -lr G, with G the gradient as it scales it, W is multiplied by a
-    unitary matrix instead::
-
-        A = G W^H - W G^H                                        skew-Hermitian
-        W <- (I + lr/2 A)^-1 (I - lr/2 A) W
-
-    the multiplicative update of Wisdom et al., 2016, arXiv:1611.00035, eq. 8 and 9; with RMSprop that of
-    their programs in which the gradient is first divided by its running root mean square. Rounding errors
-    don't add up: after each update W is brought back by one step of Newton's iteration for the unitary
-    polar factor, W <- W (3 I - W^H W) / 2.
-
-    Momenta and mean squares are the state of the optimiser it is mixed into, which `state_dict` has as usual.
-    """
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        moved = [
-            parameter
-            for group in self.param_groups
-            if group["name"] == UNITARY
-            for parameter in group["params"]
-            if parameter.grad is not None
-        ]
-        before = [parameter.clone() for parameter in moved]
-        # From zero, where the other optimiser's step is the change itself and not rounded to W's digits.
-        for parameter in moved:
-            parameter.zero_()
-        super().step()
-        for parameter, matrix in zip(moved, before, strict=True):
-            parameter.copy_(cayley_update(matrix, parameter))
-        return loss
-
-
-def cayley_update(matrix: Tensor, change: Tensor) -> Tensor:
-    """W (2, N, N) multiplied by (I - S/2)^-1 (I + S/2) with S = C W^H - W C^H, C the change that was asked for.
-
-    >>> w = torch.stack([torch.eye(2), torch.zeros(2, 2)])
-    >>> turned = torch.complex(*cayley_update(w, torch.tensor([[[0.0, 0.1], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])))
-    >>> torch.allclose(turned.mH @ turned, torch.eye(2, dtype=turned.dtype), atol=1e-6)
-    True
-    """
-    dtype = computing_dtype(matrix.dtype)
-    w, c = torch.complex(*matrix.to(dtype)), torch.complex(*change.to(dtype))
-    product = c @ w.mH
-    half = (product - product.mH) / 2
-    eye = torch.eye(w.shape[0], dtype=w.dtype, device=w.device)
-    w = torch.linalg.solve(eye - half, w + half @ w)
-    w = w @ (1.5 * eye - 0.5 * (w.mH @ w))
-    return torch.stack([w.real, w.imag])
-
-
-class CayleyRMSprop(CayleyUpdate, torch.optim.RMSprop):
-    """RMSprop, with the Cayley update of the group "unitary"."""
-
-
-class CayleyAdam(CayleyUpdate, torch.optim.Adam):
-    """Adam, with the Cayley update of the group "unitary"."""
-
-
-_CAYLEY: dict[str, type[CayleyUpdate]] = {"rmsprop": CayleyRMSprop, "adam": CayleyAdam}
