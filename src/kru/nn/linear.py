@@ -11,7 +11,7 @@ from kru.linalg.unitary import initial_factor
 from kru.matrices.factored import Factored
 from kru.nn.reshaping import Reshaped, merge, raise_rank, split
 from kru.ops import kron_matmul
-from kru.ops.precision import computing_dtype, without_autocast
+from kru.ops.precision import autocasting, computing_dtype, without_autocast
 
 
 class KroneckerLinear(Factored):
@@ -95,7 +95,7 @@ class KroneckerLinear(Factored):
 
     def forward(self, input: Tensor) -> Tensor:
         stored = self.factor_0.dtype
-        if input.dtype != stored and not torch.is_autocast_enabled(input.device.type):
+        if input.dtype != stored and not autocasting(input.device.type):
             raise ValueError(f"input: expected the weights' dtype {stored}, got {input.dtype}")
         if input.shape[-1:] != (self.in_features,):
             raise RuntimeError(

@@ -21,7 +21,7 @@ from kru.nn.reshaping import Reshapable
 from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
-from kru.ops.precision import computing_dtype, without_autocast
+from kru.ops.precision import autocasting, computing_dtype, without_autocast
 
 
 class Recurrent(Reshapable):
@@ -282,7 +282,7 @@ class Recurrent(Reshapable):
         if x.dtype in SYMBOL_DTYPES:
             return
         stored = self.weight_ih_l0.dtype
-        castable = x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+        castable = x.is_floating_point() and autocasting(x.device.type)
         if x.dtype != stored and not castable:
             raise ValueError(
                 f"input: expected the weights' dtype {stored} or symbols of int64 or int32, got {x.dtype}; "

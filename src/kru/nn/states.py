@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from kru.ops.precision import autocasting
+
 State = Tensor | tuple[Tensor, ...]
 """One tensor, or for the LSTM the pair (h, c)."""
 
@@ -46,7 +48,7 @@ def _checked(name: str, state: object, rows: int, batch: int | None, size: int, 
         raise RuntimeError(f"{name}: expected shape {shape} for {form}, got {tuple(state.shape)}")
     if not state.is_floating_point():
         raise TypeError(f"{name}: expected real floating point values, got {state.dtype}")
-    if state.dtype != dtype and not torch.is_autocast_enabled(state.device.type):
+    if state.dtype != dtype and not autocasting(state.device.type):
         raise ValueError(f"{name}: expected the weights' dtype {dtype}, got {state.dtype}")
     return state
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from kru.ops import bindings
 from kru.ops.euler.gradient import Euler
 from kru.ops.euler.reference import euler_scan_reference
 
@@ -45,7 +46,8 @@ def euler_scan(
         h0 = part.new_zeros(part.shape[1], size)
     elif h0.shape != (part.shape[1], size):
         raise ValueError(f"h0: expected shape ({part.shape[1]}, {size}), got {tuple(h0.shape)}")
-    if torch.compiler.is_compiling():
+    # Compilers and the transforms of torch.func follow the operations of the reference.
+    if torch.compiler.is_compiling() or bindings.transforming():
         return euler_scan_reference(part, matrix, h0, lengths, step=step, gated=gated, reverse=reverse)
     states, h = Euler.apply(part, matrix, h0, lengths, step, gated, reverse)  # type: ignore[no-untyped-call]
     return states, h

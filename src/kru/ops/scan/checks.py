@@ -171,14 +171,17 @@ def _check_shape(name: str, tensor: Tensor | None, shape: tuple[int | None, ...]
 
 
 def check_scan_values(x: Tensor, weight: Tensor | None, lengths: Tensor | None) -> None:
-    """What shapes do not tell: symbols are columns of the weight, lengths lie between 0 and the number of steps."""
-    if not x.is_floating_point() and weight is not None and x.numel():
+    """What shapes do not tell: symbols are columns of the weight, lengths lie between 0 and the number of steps.
+
+    Tensors on the meta device have no values to check.
+    """
+    if not x.is_floating_point() and weight is not None and x.numel() and not x.is_meta:
         low, high = (int(bound) for bound in torch.aminmax(x))
         if low < 0 or high >= weight.shape[1]:
             raise IndexError(
                 f"x: expected symbols from 0 to {weight.shape[1] - 1}, got {low if low < 0 else high}"
             )
-    if lengths is not None and lengths.numel():
+    if lengths is not None and lengths.numel() and not lengths.is_meta:
         low, high = (int(bound) for bound in torch.aminmax(lengths))
         if low < 0 or high > x.shape[0]:
             raise ValueError(
