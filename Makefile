@@ -1,26 +1,29 @@
-# make demo | test | bench | lint | sanitize | arm64: each sets up what it needs. VENV chooses the environment.
+# make demo | test | bench | lint | sanitize | arm64 | wheels | lock | compat | release-check: each sets up what it needs.
+# VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 NATIVE = CMakeLists.txt pyproject.toml constraints.txt $(wildcard csrc/*)
 # -qq: errors, but no warnings about caches or package folders of this machine.
-PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt
+PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
+# Every file is compared with its hash, but for torch: docs/releasing.md says why.
+LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test bench lint sanitize arm64 clean
+.PHONY: setup demo test bench lint sanitize arm64 wheels lock compat release-check clean
 
 setup: $(VENV)/.ready
 
 # An editable install: Python changes count at once, changes of the kernels build them again.
-$(VENV)/.demo: $(NATIVE)
+$(VENV)/.demo: $(NATIVE) locks/demo.txt
 	@echo "Installing kru and what it runs on into $(VENV), compiling its kernels: one to two minutes, once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable .
+	@$(LOCKED) locks/demo.txt
+	@PATH="$(abspath $(BIN)):$$PATH" $(PIP) --constraint constraints.txt --no-build-isolation --editable .
 	@touch $@
 
-# kru is there already, so this adds the packages of its extra `dev` and builds nothing.
-$(VENV)/.ready: $(VENV)/.demo
+$(VENV)/.ready: $(VENV)/.demo locks/test.txt
 	@echo "Adding what the tests need to $(VENV) (pytest, mypy, ruff, optuna, onnx, ...): about a minute, once."
-	@$(PIP) 'kru[dev]'
+	@$(LOCKED) locks/test.txt
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -78,7 +81,7 @@ $(1)/main.o: $(SOURCES)
 # Every level counts as present: LEVELS has picked those that this machine can run.
 $(1)/dispatch.o: $(SOURCES)
 	@mkdir -p $$(@D)
-	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) '-D__builtin_cpu_supports(set)=1' -c csrc/dispatch.cpp -o $$@
+	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) -DKRU_EVERY_LEVEL -c csrc/dispatch.cpp -o $$@
 $(1)/threads.o: $(SOURCES)
 	@mkdir -p $$(@D)
 	$$(CXX) -std=gnu++17 -g1 $$(FLAGS_$$(notdir $(1))) -c csrc/threads.cpp -o $$@
@@ -107,6 +110,27 @@ build/arm64/selftest.o: $(SOURCES)
 
 build/arm64/selftest: build/arm64/selftest.o build/arm64/libkru.so
 	$(ARM64) $^ -Wl,-rpath,'$$ORIGIN' -pthread -o $@
+
+# The tools that build wheels, in an environment of their own: the compiler alone is 100 MB.
+PACKAGING = build/packaging
+$(PACKAGING)/.ready: locks/wheels.txt
+	@echo "Installing the cross-compiler into $(PACKAGING): half a minute, once."
+	@test -x $(PACKAGING)/bin/python || $(PYTHON) -m venv $(PACKAGING)
+	@$(MAKE) --no-print-directory -s VENV=$(PACKAGING) locked FILE=locks/wheels.txt
+	@touch $@
+
+.PHONY: locked
+locked:
+	@$(LOCKED) $(FILE)
+
+# Wheels for Linux, macOS and Windows and the source distribution, in dist/, each checked as far as this machine can.
+WHEELS ?=
+wheels: $(PACKAGING)/.ready
+	@echo "Building and checking five wheels: about ten minutes on two cores."
+	@$(PACKAGING)/bin/python packaging/wheels.py $(WHEELS)
+
+lock: $(PACKAGING)/.ready
+	@$(PACKAGING)/bin/python packaging/lock.py
 
 clean:
 	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cpu.hpp"
 #include "kernels.h"
 
 namespace {
@@ -17,10 +18,10 @@ struct Level {
 const Level& level() {
   static const Level chosen = [] {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
+    const kru::Cpu cpu;
     const Level levels[] = {
-        {"avx512", &kru::kernels_avx512, bool(__builtin_cpu_supports("avx512f")) && bool(__builtin_cpu_supports("avx512dq"))},
-        {"avx2", &kru::kernels_avx2, bool(__builtin_cpu_supports("avx2")) && bool(__builtin_cpu_supports("fma"))},
+        {"avx512", &kru::kernels_avx512, cpu.avx512},
+        {"avx2", &kru::kernels_avx2, cpu.avx2},
         {"baseline", &kru::kernels_baseline, true},
     };
 #elif defined(__aarch64__)

@@ -2,7 +2,7 @@
 
 import sys
 
-from kru.lab.cli import main
+from kru_command import main
 
 if __name__ == "__main__":
     sys.exit(main())

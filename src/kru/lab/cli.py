@@ -5,48 +5,16 @@ import importlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tyro
 
 from kru.lab.data import DataError
 from kru.lab.spelling import did_you_mean
 from kru.training.wrong_path import is_wrong_path
-
-
-class Command(NamedTuple):
-    """A command: the function `run` of a module takes its arguments and returns the exit code."""
-
-    module: str
-    help: str
-
-
-# Each command's module is imported when it is called, so that `kru --help` answers at once.
-COMMANDS = {
-    "train": Command("kru.lab.commands.train", "train a model by a recipe, or go on with an interrupted run"),
-    "recipes": Command("kru.lab.commands.recipes", "list the recipes, with parameters and expected minutes"),
-    "evaluate": Command("kru.lab.commands.evaluate", "measure trained weights on the test data"),
-    "results": Command("kru.lab.commands.results", "the paper's tables with our figures beside the paper's"),
-    "plot": Command("kru.lab.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
-    "inspect": Command("kru.lab.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
-    "reproduce": Command(
-        "kru.lab.commands.reproduce", "run everything behind a table or figure of the paper"
-    ),
-    "study": Command(
-        "kru.lab.commands.study", "vary one setting over several seeds, as in the paper's last part"
-    ),
-    "sweep": Command(
-        "kru.lab.commands.sweep", "search for good settings of a recipe, with any number of workers"
-    ),
-    "compress": Command(
-        "kru.lab.commands.compress", "replace a trained model's recurrent matrices by small factors"
-    ),
-    "export": Command(
-        "kru.lab.commands.export", "write a trained model as ONNX, C99 or a torch.export program"
-    ),
-    "data": Command("kru.lab.commands.data", "list, fetch, check and generate data"),
-}
+from kru_command import COMMANDS, discard_output, usage
 
 
 class UsageError(Exception):
@@ -54,18 +22,23 @@ class UsageError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code: 0, 2 for bad input, 1 for other failures, 130 after Ctrl-C."""
+    """Run a command; the exit code: 0, 2 for bad input, 1 for other failures, 130 after Ctrl-C.
+
+    Failures are one line on standard error; with KRU_DEBUG=1 in the environment, the traceback comes before it.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
     if arguments[0] == "--version":
-        import kru
-
-        print(kru.__version__)
-        return 0
+        arguments = ["version"]
     name = arguments[0]
     try:
+        if name == "version":
+            from kru.lab.machine import versions
+
+            print(versions(), flush=True)
+            return 0
         if name not in COMMANDS:
             near = did_you_mean(name, COMMANDS)
             raise UsageError(f"no command {name!r}{near}; expected one of {', '.join(COMMANDS)}")
@@ -75,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, DataError, ValueError, OverflowError) as error:
         return _fail(name, str(error) or type(error).__name__, 2)
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; nothing more may be written, at exit neither.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
@@ -89,20 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"kru {name}: interrupted", file=sys.stderr)
         return 130
-
-
-def usage() -> str:
-    """What `kru --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [
-        "usage: kru COMMAND ...",
-        "",
-        "Recurrent networks with Kronecker factors: train them, reproduce the paper.",
-        "",
-    ]
-    lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
-    lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
-    return "\n".join(lines)
 
 
 def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **options: Any) -> Any:
@@ -160,5 +118,7 @@ def _complaint(box: str) -> str:
 
 
 def _fail(name: str, message: str, code: int) -> int:
+    if os.environ.get("KRU_DEBUG", "0") not in ("", "0"):
+        traceback.print_exc()
     print(f"kru {name}: {' '.join(message.split())}", file=sys.stderr)
     return code

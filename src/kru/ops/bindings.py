@@ -73,8 +73,14 @@ PLAIN = {Tensor, torch.nn.Parameter}
 """Types without behaviour of their own."""
 
 
+missing: str | None = None
+"""Why there is no library, if there is none."""
+
+
 def _load() -> ctypes.CDLL | None:
+    global missing
     if os.environ.get("KRU_NATIVE", "1") == "0":
+        missing = "KRU_NATIVE=0 switches it off"
         return None
     name = {"darwin": "libkru.dylib", "win32": "kru.dll"}.get(sys.platform, "libkru.so")
     candidates = [Path(folder) / name for folder in sys.modules["kru"].__path__]
@@ -97,6 +103,7 @@ def _load() -> ctypes.CDLL | None:
         library.kru_simd.restype = c_char_p
         library.kru_fma_rate.argtypes, library.kru_fma_rate.restype = [c_int32, c_double], c_double
         return library
+    missing = reason
     warnings.warn(
         f"kru's native library could not be loaded ({reason}); the slower PyTorch reference is used",
         stacklevel=2,

@@ -1,0 +1,72 @@
+"""Where the command `kru` starts: outside of the package kru, whose import loads torch, so that help comes at once."""
+
+import os
+import sys
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command: the function `run` of a module takes its arguments and returns the exit code."""
+
+    module: str
+    help: str
+
+
+# Each command's module is imported when it is called.
+COMMANDS = {
+    "train": Command("kru.lab.commands.train", "train a model by a recipe, or go on with an interrupted run"),
+    "recipes": Command("kru.lab.commands.recipes", "list the recipes, with parameters and expected minutes"),
+    "evaluate": Command("kru.lab.commands.evaluate", "measure trained weights on the test data"),
+    "results": Command("kru.lab.commands.results", "the paper's tables with our figures beside the paper's"),
+    "plot": Command("kru.lab.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
+    "inspect": Command("kru.lab.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
+    "reproduce": Command(
+        "kru.lab.commands.reproduce", "run everything behind a table or figure of the paper"
+    ),
+    "study": Command(
+        "kru.lab.commands.study", "vary one setting over several seeds, as in the paper's last part"
+    ),
+    "sweep": Command(
+        "kru.lab.commands.sweep", "search for good settings of a recipe, with any number of workers"
+    ),
+    "compress": Command(
+        "kru.lab.commands.compress", "replace a trained model's recurrent matrices by small factors"
+    ),
+    "export": Command(
+        "kru.lab.commands.export", "write a trained model as ONNX, C99 or a torch.export program"
+    ),
+    "data": Command("kru.lab.commands.data", "list, fetch, check and generate data"),
+    "doctor": Command("kru.lab.commands.doctor", "what is slow or missing on this machine, and what to do"),
+}
+
+
+def main() -> int:
+    """Answer `kru --help`, or hand the arguments on to `kru.lab.cli`."""
+    if sys.argv[1:] and sys.argv[1] not in ("-h", "--help"):
+        from kru.lab import cli
+
+        return cli.main()
+    try:
+        print(usage(), flush=True)
+    except BrokenPipeError:
+        discard_output()
+    return 0
+
+
+def usage() -> str:
+    """What `kru --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [
+        "usage: kru COMMAND ...",
+        "",
+        "Recurrent networks with Kronecker factors: train them, reproduce the paper.",
+        "",
+    ]
+    lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
+    lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
+    return "\n".join(lines)
+
+
+def discard_output() -> None:
+    """After the reader of the output, such as `head`, has left: nothing more may be written, at exit neither."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
