@@ -1,4 +1,4 @@
-# make demo | test | bench | lint | sanitize | arm64 | wheels | lock | compat | release-check: each sets up what it needs.
+# make demo | test | bench | lint | sanitize | arm64 | wheels | lock: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -9,7 +9,7 @@ PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 # Every file is compared with its hash, but for torch: docs/releasing.md says why.
 LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test bench lint sanitize arm64 wheels lock compat release-check clean
+.PHONY: setup demo test bench lint sanitize arm64 wheels lock clean
 
 setup: $(VENV)/.ready
 

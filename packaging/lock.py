@@ -2,9 +2,9 @@
 
 python packaging/lock.py
 
-Left out are torch and the GPU libraries that some of its builds bring: which build is taken (for the CPU, CUDA or ROCm;
-from PyPI or from a folder that pip is configured with) is the machine's choice, and each has other files. Their versions
-are in constraints.txt.
+Left out are torch and the GPU libraries that some of its builds bring: which build is taken (for the CPU, CUDA or
+ROCm; from PyPI or from a folder that pip is configured with) is the machine's choice, and each has other files. torch's
+version is in constraints.txt.
 """
 
 import re
