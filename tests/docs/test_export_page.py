@@ -31,7 +31,12 @@ def test_the_python_runs(tmp_path, monkeypatch, capsys) -> None:
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
-    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["program", "stream", "tagger"]
+    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == [
+        "activity",
+        "program",
+        "stream",
+        "tagger",
+    ]
     assert "RAM: " in capsys.readouterr().out
 
 

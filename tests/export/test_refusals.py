@@ -58,18 +58,22 @@ def not_finite() -> kru.KRU:
 
 
 CASES = {
-    "torch's layer": (lambda: nn.LSTM(2, 3), TypeError, "model: expected a recurrent layer .*, got LSTM"),
-    "a model of one's own": (
-        lambda: nn.Sequential(kru.KRU(2, 4)),
+    "no recurrent layer": (
+        lambda: nn.Linear(2, 3),
         TypeError,
-        "got Sequential; the parts around a layer",
+        "model: Linear has .*; can export an embedding",
+    ),
+    "a part": (
+        lambda: nn.Sequential(nn.Conv1d(2, 2, 1), kru.KRU(2, 4)),
+        TypeError,
+        r"Sequential has Conv1d \(0\) of the input; can export",
     ),
     "another cell": (lambda: AntisymmetricRNN(2, 4), TypeError, "cell: can export .*, got 'antisymmetric'"),
     "a layer that does more": (lambda: Doubled(2, 4), TypeError, "Doubled computes something that can't be"),
     "no factors": (lambda: with_matrix(Unknown), TypeError, "expected Kronecker factors, got Unknown"),
     "sums of sums": (lambda: with_matrix(Nested), TypeError, "a sum of Kronecker products, got Nested"),
     "not finite": (not_finite, ValueError, "weight_ih_l0: expected finite numbers, got 1 others"),
-    "a path": (lambda: "model.safetensors", TypeError, "model: expected a recurrent layer .*, got str"),
+    "a path": (lambda: "model.safetensors", TypeError, "model: expected a torch.nn.Module, got str"),
 }
 
 
@@ -98,7 +102,7 @@ def test_maps(arguments, message: str, tmp_path) -> None:
 
 
 def test_a_model_has_its_own_maps(tmp_path) -> None:
-    with pytest.raises(ValueError, match=r"output: expected none for a model.*; pass model.layer"):
+    with pytest.raises(ValueError, match=r"output: expected none for a model.*; pass its layer"):
         c99(Model(kru.KRU(2, 4), 3, last_only=True), tmp_path / "out", output=nn.Linear(8, 3))
 
 

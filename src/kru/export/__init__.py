@@ -3,6 +3,7 @@
 from kru.export.c99_export import C99Export, c99
 from kru.export.folder import Export
 from kru.export.onnx_export import onnx
+from kru.export.source import Exportable
 from kru.export.torch_program import program
 
-__all__ = ["C99Export", "Export", "c99", "onnx", "program"]
+__all__ = ["C99Export", "Export", "Exportable", "c99", "onnx", "program"]

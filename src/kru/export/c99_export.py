@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import nn
+from typing import Unpack
 
 from kru.export.c_source import write_c
 from kru.export.cortex_m import code_bytes
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
 from kru.export.network import require_one_direction
-from kru.export.source import network_from
+from kru.export.source import Around, Source, network_from
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,12 @@ class C99Export(Export):
 
 
 def c99(
-    model: nn.Module,
+    model: Source,
     folder: str | Path,
     *,
     name: str = "model",
-    origin: str = "",
     int8: bool = False,
-    symbols: bool = False,
-    embedding: nn.Embedding | None = None,
-    output: nn.Linear | None = None,
+    **around: Unpack[Around],
 ) -> C99Export:
     """Write NAME.h and NAME.c into a new folder: the streaming step of a model in C99.
 
@@ -46,17 +42,15 @@ def c99(
     nothing but math.h is needed. A bidirectional model has no step.
 
     Args:
-        model: a recurrent layer, or a module made of one and a linear output.
+        model: a layer, a module, or an `Exportable`; see there.
         folder: a name that is still free.
         name: how files and identifiers begin.
-        origin: where the model comes from, for the comments; the name of its class if empty.
         int8: whether the large matrices are stored as integers with a scale for each row; sums and states
             are in float as ever.
-        symbols: whether the input is integers.
-        embedding, output: the maps around a layer.
+        around: the other fields of `kru.export.Exportable`: scaling, labels, probabilities and so on.
     """
     check_name(name)
-    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, around)
     require_one_direction(network, "c99")
     written = write_c(network, name, int8=int8)
     folder = Path(folder)

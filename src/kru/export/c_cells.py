@@ -195,6 +195,41 @@ static float leaky_relu(float z)
 {{
     return z > 0.0f ? z : {LEAK}f * z;
 }}""",
+    "gelu": """\
+static float gelu(float z)
+{
+    return 0.5f * z * (1.0f + erff(z * 0.70710678f));
+}""",
+    "log_softmax": """\
+static void log_softmax(float *y, long n)
+{
+    float largest = y[0], sum = 0.0f;
+    for (long i = 1; i < n; i++) {
+        largest = y[i] > largest ? y[i] : largest;
+    }
+    for (long i = 0; i < n; i++) {
+        sum += expf(y[i] - largest);
+    }
+    largest += logf(sum);
+    for (long i = 0; i < n; i++) {
+        y[i] -= largest;
+    }
+}""",
+    "softmax": """\
+static void softmax(float *y, long n)
+{
+    float largest = y[0], sum = 0.0f;
+    for (long i = 1; i < n; i++) {
+        largest = y[i] > largest ? y[i] : largest;
+    }
+    for (long i = 0; i < n; i++) {
+        y[i] = expf(y[i] - largest);
+        sum += y[i];
+    }
+    for (long i = 0; i < n; i++) {
+        y[i] /= sum;
+    }
+}""",
     "sigmoid": """\
 static float sigmoid(float z)
 {

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import kru
 from kru.export.c_cells import HELPERS, Layer, add_layer, layer_function
+from kru.export.c_head import Head, head_code, label_code, label_prototypes
 from kru.export.c_product import Products
 from kru.export.c_weights import Matrix, Weights
 from kru.export.names import as_comment
@@ -42,17 +43,19 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
         )
         for index, [recurrence] in enumerate(network.layers)
     ]
-    output = bias = None
-    if network.output is not None:
-        output = weights.matrix("output", network.output.weight)
-        bias = None if network.output.bias is None else weights.vector("output_bias", network.output.bias)
-    arrays = _state_arrays(layers, embedding)
+    scaling = network.scaling
+    if scaling is not None:
+        weights.vector("input_mean", scaling.mean)
+        weights.vector("input_scale", scaling.scale)
+    head = head_code(network, weights)
+    arrays = [*_state_arrays(network, layers, embedding), *(_Array(*array) for array in head.arrays)]
     width = max(layer.matrices.product.width for layer in layers)
     functions = [
         *products.definitions(),
         *(layer_function(layer, f"{name}_state", width) for layer in layers),
-        _reset_function(name, layers),
-        _step_function(name, network, layers, embedding, output, bias),
+        _reset_function(name, network, layers),
+        _step_function(name, network, layers, embedding, head),
+        *label_code(name, network),
     ]
     code = "\n\n".join(functions)
     helpers = [text for helper, text in HELPERS.items() if re.search(rf"\b{helper}\(", code)]
@@ -64,7 +67,7 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
     return CSource(header, "\n\n".join(parts) + "\n", weights.size, state_bytes)
 
 
-def _state_arrays(layers: list[Layer], embedding: Matrix | None) -> list[_Array]:
+def _state_arrays(network: Network, layers: list[Layer], embedding: Matrix | None) -> list[_Array]:
     arrays = []
     for layer in layers:
         size = layer.recurrence.state_size
@@ -79,10 +82,15 @@ def _state_arrays(layers: list[Layer], embedding: Matrix | None) -> list[_Array]
     arrays.append(_Array("work", buffers * width, "has no meaning between steps"))
     if embedding is not None and embedding.is_int8:
         arrays.append(_Array("embedded", embedding.columns, "neither has this"))
+    if network.scaling is not None:
+        arrays.append(_Array("scaled", network.input_size, "neither has this"))
+    if network.pooling == "mean":
+        arrays.append(_Array("mean", network.states_size, "the mean of the states so far"))
+        arrays.append(_Array("count", 1, "the steps so far"))
     return arrays
 
 
-def _reset_function(name: str, layers: list[Layer]) -> str:
+def _reset_function(name: str, network: Network, layers: list[Layer]) -> str:
     lines = [
         f"    for (long i = 0; i < {layer.recurrence.state_size}; i++) {{\n"
         f"        state->{state}_{layer.index}[i] = {f'{layer.initial}[i]' if layer.initial else '0.0f'};\n"
@@ -90,6 +98,11 @@ def _reset_function(name: str, layers: list[Layer]) -> str:
         for layer in layers
         for state in layer.recurrence.states
     ]
+    if network.pooling == "mean":
+        lines.append(
+            f"    for (long i = 0; i < {network.states_size}; i++) {{\n        state->mean[i] = 0.0f;\n    }}\n"
+            "    state->count[0] = 0.0f;"
+        )
     return f"void {name}_reset({name}_state *state)\n{{\n" + "\n".join(lines) + "\n}"
 
 
@@ -98,8 +111,7 @@ def _step_function(
     network: Network,
     layers: list[Layer],
     embedding: Matrix | None,
-    output: Matrix | None,
-    bias: str | None,
+    head: Head,
 ) -> str:
     lines, x = [], "x"
     if network.symbols:
@@ -113,18 +125,25 @@ def _step_function(
         x = "state->embedded"
     elif embedding is not None:
         x = f"embedding + (long)x * {embedding.columns}"
+    if network.scaling is not None:
+        lines.append(
+            f"    for (long i = 0; i < {network.input_size}; i++) {{\n"
+            "        state->scaled[i] = (x[i] - input_mean[i]) / input_scale[i];\n"
+            "    }"
+        )
+        x = "state->scaled"
     for layer in layers:
         lines.append(f"    {layer.function}(state, {x});")
         x = f"state->h_{layer.index}"
-    value = f"{x}[i]" if output is None else output.times("i", x)
-    value += f" + {bias}[i]" if bias else ""
-    lines.append(
-        f"    if (y) {{\n"
-        f"        for (long i = 0; i < {network.output_size}; i++) {{\n"
-        f"            y[i] = {value};\n"
-        f"        }}\n"
-        f"    }}"
-    )
+    if network.pooling == "mean":
+        lines.append(
+            "    state->count[0] += 1.0f;\n"
+            f"    for (long i = 0; i < {network.states_size}; i++) {{\n"
+            f"        state->mean[i] += ({x}[i] - state->mean[i]) / state->count[0];\n"
+            "    }"
+        )
+        x = "state->mean"
+    lines.append("    if (y) {\n" + head.code(x) + "\n    }")
     if network.symbols:
         lines.append("    return 0;")
     return f"{_step_prototype(name, network)}\n{{\n" + "\n".join(lines) + "\n}"
@@ -146,7 +165,11 @@ def _header(
         else f"#define {upper}_INPUTS {network.input_size} /* values of x */"
     )
     wrong = " Returns 0, or 1 where x is no symbol: then nothing has changed." if network.symbols else ""
-    when = "after the last step of a sequence" if network.last_only else "after each step"
+    when = {
+        "all": "after each step",
+        "last": "after the last step of a sequence",
+        "mean": "after each step, of the sequence so far",
+    }[network.pooling]
     return f"""\
 /* {name}.h, {about}.
  *
@@ -172,7 +195,7 @@ void {name}_reset({name}_state *state);
 /* One time step: x goes in, y comes out. The output means something {when};
  * where y is null it isn't computed.{wrong} */
 {_step_prototype(name, network)};
-
+{label_prototypes(name, network)}
 #ifdef __cplusplus
 }}
 #endif

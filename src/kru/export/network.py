@@ -71,26 +71,54 @@ class Affine:
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """x becomes (x - mean) / scale, with D values each."""
+
+    mean: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
 class Network:
-    """Layers of recurrences, one or two (the second in reverse) in each, and the maps around them.
+    """Layers of recurrences, one or two (the second in reverse) in each, and what is around them.
 
     Attributes:
         origin: what the model is, for people.
         layers: from the input to the output.
         symbols: whether the input is integers: rows of `embedding`, or columns of the first layer's U.
+        batch_first: whether sequences are (B, T, ...) instead of (T, B, ...).
         embedding: (symbols, D), or none.
-        output: the map of the last layer's states to the outputs, or none.
-        last_only: whether a sequence has one output, that of its last step.
-        batch_first: whether sequences are (B, T, ...) in place of (T, B, ...).
+        scaling: of the input, or none.
+        pooling: what the head reads: "all" states, the "last" one, or their "mean" over time.
+        head: affine maps and names of activations, in the order in which they act: "relu", "tanh", "sigmoid",
+            "gelu", "softmax" and "log_softmax".
+        labels: the names of the outputs; of a single output the names of its two sides; or none.
     """
 
     origin: str
     layers: tuple[tuple[Recurrence, ...], ...]
     symbols: bool
-    embedding: Array | None
-    output: Affine | None
-    last_only: bool
     batch_first: bool
+    embedding: Array | None = None
+    scaling: Scaling | None = None
+    pooling: str = "all"
+    head: tuple[Affine | str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @property
+    def last_only(self) -> bool:
+        """Whether a sequence has one output."""
+        return self.pooling != "all"
+
+    @property
+    def threshold(self) -> float:
+        """Where a single output changes its label."""
+        return 0.5 if self.head and self.head[-1] == "sigmoid" else 0.0
+
+    @property
+    def states_size(self) -> int:
+        """Values of the last layer's states, which the head reads."""
+        return sum(direction.state_size for direction in self.layers[-1])
 
     @property
     def first(self) -> Recurrence:
@@ -107,9 +135,8 @@ class Network:
 
     @property
     def output_size(self) -> int:
-        if self.output is not None:
-            return int(self.output.weight.shape[0])
-        return sum(direction.state_size for direction in self.layers[-1])
+        sizes = [step.weight.shape[0] for step in self.head if isinstance(step, Affine)]
+        return int(sizes[-1]) if sizes else self.states_size
 
 
 def merge_small_factors(factors: Sequence[Matrix], largest: int = 16) -> tuple[Matrix, ...]:
@@ -141,6 +168,12 @@ def write_first_state(network: Network, path: Path) -> None:
     if network.first.initial is not None:
         rows = [layer[0].initial for layer in network.layers]
         path.write_text(json.dumps([row.tolist() for row in rows if row is not None]), encoding="utf-8")
+
+
+def write_labels(network: Network, path: Path) -> None:
+    """Write the labels as a JSON list, where there are any."""
+    if network.labels:
+        path.write_text(json.dumps(network.labels), encoding="utf-8")
 
 
 NO_STREAM = "its second direction begins at the end of the sequence, which a stream has not seen yet"

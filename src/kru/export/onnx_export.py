@@ -1,24 +1,20 @@
 """ONNX files of a trained model."""
 
 from pathlib import Path
-
-from torch import nn
+from typing import Unpack
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
 from kru.export.network import NO_STREAM, write_first_state
-from kru.export.source import network_from
+from kru.export.source import Around, Source, network_from
 
 
 def onnx(
-    model: nn.Module,
+    model: Source,
     folder: str | Path,
     *,
     name: str = "model",
-    origin: str = "",
-    symbols: bool = False,
-    embedding: nn.Embedding | None = None,
-    output: nn.Linear | None = None,
+    **around: Unpack[Around],
 ) -> Export:
     """Write the ONNX models NAME_step.onnx and NAME_sequence.onnx into a new folder.
 
@@ -38,7 +34,7 @@ def onnx(
         from kru.export.onnx_model import OPSET, sequence_model, step_model
     except ModuleNotFoundError as error:
         raise RuntimeError(f"{error.name}: not installed; pip install 'kru[export]'") from error
-    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, around)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         notes = [f"opset {OPSET}"]

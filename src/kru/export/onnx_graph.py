@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET, IR_VERSION = 18, 8
-FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 
 Dims = Sequence[int | str]
 
@@ -104,8 +104,11 @@ class Graph:
         return model
 
 
+def _kind(name: str, integers: Sequence[str]) -> int:
+    return STRING if name == "label" else INT64 if name in integers else FLOAT
+
+
 def _values(named: dict[str, Dims], integers: Sequence[str] = ()) -> list[onnx.ValueInfoProto]:
     return [
-        helper.make_tensor_value_info(name, INT64 if name in integers else FLOAT, list(dims))
-        for name, dims in named.items()
+        helper.make_tensor_value_info(name, _kind(name, integers), list(dims)) for name, dims in named.items()
     ]

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 import kru
-from kru.export.network import Network
+from kru.export.network import Affine, Network
 from kru.export.onnx_cells import Cell
-from kru.export.onnx_graph import OPSET, Dims, Graph
+from kru.export.onnx_graph import INT64, OPSET, Dims, Graph
 
 __all__ = ["OPSET", "sequence_model", "step_model"]
 
@@ -15,7 +15,17 @@ __all__ = ["OPSET", "sequence_model", "step_model"]
 def step_model(network: Network, name: str) -> bytes:
     """One time step as a serialised model."""
     names = network.first.states
-    graph = Graph("input", "output", *names, *(f"{state}_next" for state in names))
+    graph = Graph(
+        "input",
+        "output",
+        "label",
+        "mean",
+        "count",
+        "mean_next",
+        "count_next",
+        *names,
+        *(f"{state}_next" for state in names),
+    )
     x, symbols = _embed(graph, network, "input")
     after: list[list[str]] = []
     for index, [recurrence] in enumerate(network.layers):
@@ -26,7 +36,15 @@ def step_model(network: Network, name: str) -> bytes:
         after.append(cell.advance(graph, cell.inputs(graph, x, symbols=symbols), before))
         x, symbols = after[-1][0], False
     graph.scope = ""
-    _read(graph, network, x)
+    pools: dict[str, Dims] = {}
+    if network.pooling == "mean":
+        pools = {"mean": ("batch", network.states_size), "count": ("batch", 1)}
+        count = graph.op("Add", "counted", "count", graph.constant("one", np.array(1, dtype=np.float32)))
+        change = graph.op("Div", "change", graph.op("Sub", "change", x, "mean"), count)
+        x = graph.op("Add", "pooled", "mean", change)
+        graph.name(x, "mean_next")
+        graph.name(count, "count_next")
+    labels = _read(graph, network, x, ("batch",))
     _stack_states(graph, after, [f"{state}_next" for state in names])
     states = (len(network.layers), "batch", network.first.state_size)
     return _finish(
@@ -34,15 +52,20 @@ def step_model(network: Network, name: str) -> bytes:
         network,
         f"{name}_step",
         "one time step",
-        {"input": _dims(network, "batch"), **{state: states for state in names}},
-        {"output": ("batch", network.output_size), **{f"{state}_next": states for state in names}},
+        {"input": _dims(network, "batch"), **{state: states for state in names}, **pools},
+        {
+            "output": ("batch", network.output_size),
+            **{f"{state}_next": states for state in names},
+            **{f"{state}_next": dims for state, dims in pools.items()},
+            **labels,
+        },
     )
 
 
 def sequence_model(network: Network, name: str) -> bytes:
     """Whole sequences as a serialised model, a Scan for each layer and direction."""
     names = network.first.states
-    graph = Graph("input", "output", *(f"{state}_last" for state in names))
+    graph = Graph("input", "output", "label", *(f"{state}_last" for state in names))
     x, symbols = "input", network.symbols
     if network.batch_first:
         x = graph.op("Transpose", "by_time", x, perm=[1, 0] if symbols else [1, 0, 2])
@@ -59,13 +82,15 @@ def sequence_model(network: Network, name: str) -> bytes:
         x = outputs[0] if len(outputs) == 1 else graph.op("Concat", "both", *outputs, axis=-1)
         symbols = False
     graph.scope = ""
-    if network.last_only:
+    if network.pooling == "mean":
+        x = graph.op("ReduceMean", "pooled", x, graph.ints(0), keepdims=0)
+    elif network.last_only:
         x = graph.op("Gather", "last", x, graph.constant("", np.array(-1, dtype=np.int64)), axis=0)
     elif network.batch_first:
         x = graph.op("Transpose", "by_sequence", x, perm=[1, 0, 2])
-    _read(graph, network, x)
-    _stack_states(graph, last, [f"{state}_last" for state in names])
     leading = ("batch", "steps") if network.batch_first else ("steps", "batch")
+    labels = _read(graph, network, x, ("batch",) if network.last_only else leading)
+    _stack_states(graph, last, [f"{state}_last" for state in names])
     rows = (len(last), "batch", network.first.state_size)
     return _finish(
         graph,
@@ -76,6 +101,7 @@ def sequence_model(network: Network, name: str) -> bytes:
         {
             "output": (*(("batch",) if network.last_only else leading), network.output_size),
             **{f"{state}_last": rows for state in names},
+            **labels,
         },
     )
 
@@ -111,19 +137,43 @@ def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:
 
 def _embed(graph: Graph, network: Network, x: str) -> tuple[str, bool]:
     """The input of the first layer, and whether it is symbols."""
-    if network.embedding is None:
-        return x, network.symbols
-    return graph.op("Gather", "embedded", graph.constant("embedding", network.embedding), x, axis=0), False
+    if network.embedding is not None:
+        table = graph.constant("embedding", network.embedding)
+        return graph.op("Gather", "embedded", table, x, axis=0), False
+    if network.scaling is not None:
+        x = graph.op("Sub", "centred", x, graph.constant("input_mean", network.scaling.mean))
+        x = graph.op("Div", "scaled", x, graph.constant("input_scale", network.scaling.scale))
+    return x, network.symbols
 
 
-def _read(graph: Graph, network: Network, states: str) -> None:
-    """The output map."""
-    y = states
-    if network.output is not None:
-        y = graph.op("MatMul", "read", y, graph.constant("output_weight", network.output.weight.T))
-        if network.output.bias is not None:
-            y = graph.op("Add", "read", y, graph.constant("output_bias", network.output.bias))
+def _read(graph: Graph, network: Network, y: str, leading: Sequence[str]) -> dict[str, Dims]:
+    """The head; what there is beside `output`."""
+    for step in network.head:
+        if isinstance(step, Affine):
+            y = graph.op("MatMul", "read", y, graph.constant("output_weight", step.weight.T))
+            if step.bias is not None:
+                y = graph.op("Add", "read", y, graph.constant("output_bias", step.bias))
+        elif step == "gelu":
+            half, root = (np.array(value, dtype=np.float32) for value in (0.5, 2**-0.5))
+            part = graph.op("Erf", "erf", graph.op("Mul", "erf", y, graph.constant("root", root)))
+            part = graph.op("Add", "erf", part, graph.constant("one", np.array(1, dtype=np.float32)))
+            y = graph.op("Mul", "gelu", graph.op("Mul", "gelu", y, graph.constant("half", half)), part)
+        elif step in ("softmax", "log_softmax"):
+            y = graph.op("Softmax" if step == "softmax" else "LogSoftmax", step, y, axis=-1)
+        else:
+            y = graph.op(step.capitalize(), step, y)
     graph.name(y, "output")
+    if not network.labels:
+        return {}
+    if network.output_size > 1:
+        index = graph.op("ArgMax", "index", y, axis=-1, keepdims=0)
+    else:
+        above = graph.constant("threshold", np.array(network.threshold, dtype=np.float32))
+        index = graph.op("Cast", "index", graph.op("Greater", "above", y, above), to=INT64)
+        index = graph.op("Squeeze", "index", index, graph.ints(-1))
+    names = graph.constant("labels", np.array(network.labels, dtype=object))
+    graph.name(graph.op("Gather", "named", names, index, axis=0), "label")
+    return {"label": tuple(leading)}
 
 
 def _stack_states(graph: Graph, states: Sequence[Sequence[str]], names: Sequence[str]) -> None:

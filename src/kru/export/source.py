@@ -1,169 +1,183 @@
 """From a trained module to the network that is exported, or one line that says why not."""
 
 import copy
-from typing import Any
+from collections.abc import Sequence as Values
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kru.export.network import Affine, Array, Matrix, Network, Recurrence
+from kru.export.network import Affine, Network, Scaling
+from kru.export.recurrences import as_array, is_recurrent, recurrences
 from kru.export.torch_modules import Sequence
-from kru.nn.recurrent import Recurrent
-from kru.ops.kron.reference import terms_of
+from kru.export.tracing import Parts, parts_of
 
-CELLS = ("elman", "lstm", "gru")
-NONLINEARITIES = ("modrelu", "tanh", "relu", "leaky_relu", "identity")
+Numbers = Values[float] | np.ndarray[Any, Any] | Tensor
 
 
-def network_from(
-    source: nn.Module,
-    *,
-    origin: str = "",
-    symbols: bool = False,
-    embedding: nn.Embedding | None = None,
-    output: nn.Linear | None = None,
-) -> Network:
-    """The network of a module as float32 arrays.
+class Around(TypedDict, total=False):
+    """The fields of `Exportable` beside the module, as keyword arguments of every exporter."""
 
-    Args:
-        source: a recurrent layer, or a module that has one as `layer`, a `torch.nn.Linear` as `output`, and
-            `last_only`, which says whether `output` reads the last state or all of them.
+    origin: str
+    symbols: bool
+    embedding: nn.Embedding | None
+    output: nn.Linear | None
+    scaling: tuple[Numbers, Numbers] | None
+    target_scaling: tuple[Numbers, Numbers] | None
+    labels: Values[object] | None
+    probabilities: bool
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """A trained module, and what is around it: raw values go in, and a label comes out.
+
+    Attributes:
+        module: a recurrent layer of this library or of torch, or a module of one's own: an embedding, a recurrent
+            layer, its last step, mean over time or all steps, dropout, linear layers with activations.
         origin: where the model comes from, for people; the name of its class if empty.
-        symbols: whether the input is integers.
-        embedding: a map of symbols to the inputs of a layer.
-        output: a map of the states of a layer.
+        symbols: whether a module without an embedding takes integers.
+        embedding, output: the maps around a module that is only a layer.
+        scaling: (mean, scale), D numbers each: the module sees (x - mean) / scale.
+        target_scaling: (mean, scale), C numbers each: the output is y * scale + mean.
+        labels: the names of the C outputs; for a single output two names, of its lower and upper side.
+        probabilities: whether outputs go through softmax, or a single one through sigmoid, if the module has not
+            done so.
     """
-    is_layer = isinstance(source, Recurrent)
-    if not is_layer and not _is_model(source):
-        raise TypeError(
-            "model: expected a recurrent layer such as kru.KRU, or a module made of one and a linear output, "
-            f"got {type(source).__name__}; the parts around a layer are the arguments embedding and output"
-        )
-    for name, part, kind in (("embedding", embedding, nn.Embedding), ("output", output, nn.Linear)):
+
+    module: nn.Module
+    origin: str = ""
+    symbols: bool = False
+    embedding: nn.Embedding | None = None
+    output: nn.Linear | None = None
+    scaling: tuple[Numbers, Numbers] | None = None
+    target_scaling: tuple[Numbers, Numbers] | None = None
+    labels: Values[object] | None = None
+    probabilities: bool = False
+
+
+@runtime_checkable
+class Exports(Protocol):
+    """What knows how it is exported, such as an estimator."""
+
+    def exportable(self) -> Exportable: ...
+
+
+Source = nn.Module | Exportable | Exports
+
+
+def network_from(source: Source, around: Around | None = None) -> Network:
+    """The network of a module as float32 arrays, checked against the module over a few steps."""
+    if isinstance(source, nn.Module):
+        source = Exportable(source)
+    elif isinstance(source, Exports):
+        source = source.exportable()
+    if not isinstance(source, Exportable):
+        raise TypeError(f"model: expected a torch.nn.Module, got {type(source).__name__}")
+    source = replace(source, **(around or {}))
+    is_layer = is_recurrent(source.module)
+    for name, part, kind in (
+        ("embedding", source.embedding, nn.Embedding),
+        ("output", source.output, nn.Linear),
+    ):
         if part is not None and type(part) is not kind:
             raise TypeError(f"{name}: expected torch.nn.{kind.__name__}, got {type(part).__name__}")
         if part is not None and not is_layer:
-            raise ValueError(f"{name}: expected none for a model, which has its own maps; pass model.layer")
+            raise ValueError(f"{name}: expected none for a model, which has its own maps; pass its layer")
     # A copy: in float32, on the CPU, without dropout.
-    module: Any = copy.deepcopy(source).to("cpu", torch.float32).eval()
-    layer, output = (module, output) if is_layer else (module.layer, module.output)
+    module = copy.deepcopy(source.module).to("cpu", torch.float32).eval()
+    parts = parts_of(module)
+    if is_layer and source.output is not None:
+        parts = replace(parts, head=(source.output,))
+    embedding = source.embedding or parts.embedding
     network = Network(
-        origin or type(source).__name__,
-        tuple(_layer(layer, index) for index in range(layer.num_layers)),
-        symbols or embedding is not None,
-        None if embedding is None else _array("embedding.weight", embedding.weight),
-        None if output is None else _affine(output),
-        not is_layer and module.last_only,
-        layer.batch_first,
+        source.origin or type(source.module).__name__,
+        recurrences(parts.layer),
+        source.symbols or embedding is not None,
+        parts.batch_first,
+        None if embedding is None else as_array("embedding.weight", embedding.weight),
+        pooling=parts.pooling,
+        head=tuple(step if isinstance(step, str) else _affine(step) for step in parts.head),
     )
-    _check_sizes(network, layer)
-    _check_values(network, layer)
-    return network
+    _check_sizes(network, parts)
+    _check_values(network, module, source)
+    return _with_surroundings(network, source)
 
 
-def _is_model(module: Any) -> bool:
-    return (
-        isinstance(module, nn.Module)
-        and isinstance(getattr(module, "layer", None), Recurrent)
-        and isinstance(getattr(module, "output", None), nn.Linear)
-        and isinstance(getattr(module, "last_only", None), bool)
-    )
+def _with_surroundings(network: Network, source: Exportable) -> Network:
+    outputs, head = network.output_size, network.head
+    if source.scaling is not None:
+        if network.symbols:
+            raise ValueError("scaling: expected none for a model of symbols")
+        mean, scale = _scaling("scaling", source.scaling, network.input_size)
+        network = replace(network, scaling=Scaling(mean, scale))
+    if source.target_scaling is not None:
+        mean, scale = _scaling("target_scaling", source.target_scaling, outputs)
+        head = (*head, Affine(np.diag(scale), mean))
+        if len(head) > 1 and isinstance(head[-2], Affine):
+            bias = 0 if head[-2].bias is None else head[-2].bias
+            merged = Affine(head[-2].weight * scale[:, None], np.asarray(bias * scale + mean, np.float32))
+            head = (*head[:-2], merged)
+    if source.probabilities and "softmax" not in head[-1:] and "sigmoid" not in head[-1:]:
+        # The softmax of a log_softmax is that of its input.
+        head = (*(head[:-1] if "log_softmax" in head[-1:] else head), "softmax" if outputs > 1 else "sigmoid")
+    labels = tuple(map(str, source.labels)) if source.labels is not None else ()
+    expected = outputs if outputs > 1 else 2
+    if source.labels is not None and len(labels) != expected:
+        raise ValueError(f"labels: expected {expected} for {outputs} outputs, got {len(labels)}")
+    return replace(network, head=head, labels=labels)
 
 
-def _layer(layer: Recurrent, index: int) -> tuple[Recurrence, ...]:
-    if layer.cell not in CELLS:
-        raise TypeError(f"cell: can export {', '.join(CELLS)}, got {layer.cell!r}")
-    if layer.nonlinearity not in NONLINEARITIES:
-        raise TypeError(f"nonlinearity: can export {', '.join(NONLINEARITIES)}, got {layer.nonlinearity!r}")
-    return tuple(
-        _recurrence(layer, index, bool(reverse)) for reverse in range(2 if layer.bidirectional else 1)
-    )
-
-
-def _recurrence(layer: Recurrent, index: int, reverse: bool) -> Recurrence:
-    suffix = f"_l{index}{'_reverse' if reverse else ''}"
-
-    def array(name: str) -> Array | None:
-        tensor = getattr(layer, name + suffix, None)
-        return None if tensor is None else _array(name + suffix, tensor)
-
-    weight, bias = array("weight_ih"), array("bias")
-    assert weight is not None
-    # Without a bias modReLU leaves every number as it is.
-    nonlinearity = "identity" if layer.nonlinearity == "modrelu" and bias is None else layer.nonlinearity
-    return Recurrence(
-        layer.cell,
-        nonlinearity,
-        layer.field == "complex",
-        reverse,
-        weight,
-        tuple(_terms(layer, index, reverse, gate) for gate in range(len(layer.gates))),
-        bias,
-        array("recurrent_bias"),
-        array("initial"),
-    )
-
-
-def _terms(layer: Recurrent, index: int, reverse: bool, gate: int) -> tuple[tuple[Matrix, ...], ...]:
-    matrix = layer.matrix(index, reverse=reverse)
-    name = type(matrix).__name__
-    try:
-        factors = matrix.dense_factors(gate)
-    except NotImplementedError as error:
-        raise TypeError(f"recurrent matrix: expected Kronecker factors, got {name} without any") from error
-    if {factor.dim() for factor in factors} not in ({2}, {3}):
-        raise TypeError(f"recurrent matrix: expected a sum of Kronecker products, got {matrix}")
-    sides = [np.prod([factor.shape[side] for factor in factors]) for side in (-2, -1)]
-    if sides != [layer.hidden_size] * 2:
-        raise TypeError(f"recurrent matrix: expected {layer.hidden_size} rows and columns, got {matrix}")
-    return tuple(
-        tuple(_array(f"factor {f} of {name}", factor) for f, factor in enumerate(term))
-        for term in terms_of(factors)
-    )
+def _scaling(name: str, pair: Any, size: int) -> tuple[Any, Any]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name}: expected (mean, scale), got {type(pair).__name__}")
+    mean, scale = (as_array(name, torch.as_tensor(part, dtype=torch.float32)) for part in pair)
+    if mean.shape != (size,) or scale.shape != (size,) or not (scale > 0).all():
+        raise ValueError(f"{name}: expected {size} numbers each, the scale above 0")
+    return mean, scale
 
 
 def _affine(linear: nn.Linear) -> Affine:
-    bias = None if linear.bias is None else _array("output.bias", linear.bias)
-    return Affine(_array("output.weight", linear.weight), bias)
+    bias = None if linear.bias is None else as_array("output.bias", linear.bias)
+    return Affine(as_array("output.weight", linear.weight), bias)
 
 
-def _array(name: str, tensor: Tensor) -> Any:
-    array = tensor.detach().to("cpu", torch.complex64 if tensor.is_complex() else torch.float32).numpy()
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got {int((~np.isfinite(array)).sum())} others")
-    return np.ascontiguousarray(array)
-
-
-def _check_sizes(network: Network, layer: Recurrent) -> None:
+def _check_sizes(network: Network, parts: Parts) -> None:
+    layer = parts.layer
     if network.embedding is not None and network.embedding.shape[1] != layer.input_size:
         raise ValueError(
             f"embedding: expected input_size={layer.input_size} columns, got {network.embedding.shape[1]}"
         )
-    if network.output is not None and network.output.weight.shape[1] != layer.output_size:
-        raise ValueError(
-            f"output: expected output_size={layer.output_size} inputs, got {network.output.weight.shape[1]}"
-        )
+    size = network.states_size
+    for step in network.head:
+        if isinstance(step, Affine):
+            if step.weight.shape[1] != size:
+                raise ValueError(f"output: expected output_size={size} inputs, got {step.weight.shape[1]}")
+            size = int(step.weight.shape[0])
 
 
 @torch.no_grad()
-def _check_values(network: Network, layer: Recurrent) -> None:
-    """Compare the network with the layer over a few steps: whatever else a layer may do, it isn't lost."""
+def _check_values(network: Network, module: nn.Module, source: Exportable) -> None:
+    """Compare the network with the module over a few steps: whatever else a module may do, it isn't lost."""
     steps, batch = 3, 2
     generator = torch.Generator().manual_seed(0)
     if network.symbols:
-        x = torch.randint(network.input_size, (steps, batch), generator=generator)
-        inputs = x if network.embedding is None else torch.from_numpy(network.embedding)[x]
+        x = inputs = torch.randint(network.input_size, (steps, batch), generator=generator)
     else:
         x = inputs = torch.randn(steps, batch, network.input_size, generator=generator)
     if network.batch_first:
-        x, inputs = x.transpose(0, 1), inputs.transpose(0, 1)
-    states, _ = layer(inputs)
-    expected = states
-    if network.output is not None:
-        weight, bias = torch.from_numpy(network.output.weight), network.output.bias
-        last = states[-1] if network.last_only else states
-        expected = nn.functional.linear(last, weight, None if bias is None else torch.from_numpy(bias))
-    error = (Sequence(network)(x)[0] - expected).abs().max()
+        x = inputs = x.transpose(0, 1)
+    if source.embedding is not None and network.embedding is not None:
+        inputs = torch.from_numpy(network.embedding)[x]
+    expected = module(inputs)
+    while isinstance(expected, tuple | list):
+        expected = expected[0]
+    if source.output is not None:
+        expected = copy.deepcopy(source.output).to("cpu", torch.float32)(expected)
+    actual = Sequence(network)(x)[0]
+    is_same = actual.numel() == expected.numel()
+    error = (actual.reshape(expected.shape) - expected).abs().max() if is_same else torch.inf
     if not error <= 1e-4 * max(1.0, float(expected.abs().max())):
-        raise TypeError(f"model: {type(layer).__name__} computes something that can't be exported")
+        raise TypeError(f"model: {type(module).__name__} computes something that can't be exported")

@@ -1,11 +1,13 @@
 """A network in plain PyTorch operations: for torch.export, and as the reference of the other formats."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from kru.export.network import Network, Recurrence, merge_small_factors
+from kru.export.network import Affine, Array, Network, Recurrence, merge_small_factors
 from kru.ops.scan.reference import input_part, scan_reference
 
 
@@ -83,52 +85,89 @@ class Direction(nn.Module):
         return torch.stack(steps[::-1] if self.reverse else steps), last
 
 
-class _Maps(nn.Module):
-    """The layers of a network, and the maps around them."""
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": nn.functional.gelu,
+    "softmax": lambda y: torch.softmax(y, dim=-1),
+    "log_softmax": lambda y: torch.log_softmax(y, dim=-1),
+}
 
-    embedding: Tensor | None
-    weight: Tensor | None
-    bias: Tensor | None
+
+class _Maps(nn.Module):
+    """The layers of a network, and what is around them."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.layers = [[Direction(direction) for direction in layer] for layer in network.layers]
         self.directions = nn.ModuleList(direction for layer in self.layers for direction in layer)
-        output = network.output
-        arrays = {
-            "embedding": network.embedding,
-            "weight": None if output is None else output.weight,
-            "bias": None if output is None else output.bias,
-        }
-        for name, array in arrays.items():
-            self.register_buffer(name, None if array is None else torch.tensor(array))
+        self.pooling, self.batch_first = network.pooling, network.batch_first
+        self.has_labels, self.threshold = bool(network.labels), network.threshold
+        self.single = network.output_size == 1
+        scaling = network.scaling
+        self._keep("embedding", network.embedding)
+        self._keep("mean", None if scaling is None else scaling.mean)
+        self._keep("scale", None if scaling is None else scaling.scale)
+        self.head: list[str] = []
+        for index, step in enumerate(network.head):
+            if isinstance(step, Affine):
+                self._keep(f"weight_{index}", step.weight)
+                self._keep(f"bias_{index}", step.bias)
+            self.head.append("affine" if isinstance(step, Affine) else step)
+
+    def _keep(self, name: str, array: Array | None) -> None:
+        self.register_buffer(name, None if array is None else torch.tensor(array))
 
     def embed(self, x: Tensor) -> Tensor:
-        return x if self.embedding is None else nn.functional.embedding(x, self.embedding)
+        if isinstance(self.embedding, Tensor):
+            return nn.functional.embedding(x, self.embedding)
+        if isinstance(self.mean, Tensor) and isinstance(self.scale, Tensor):
+            return (x - self.mean) / self.scale
+        return x
 
-    def read(self, states: Tensor) -> Tensor:
-        return states if self.weight is None else nn.functional.linear(states, self.weight, self.bias)
+    def read(self, y: Tensor) -> Tensor:
+        for index, step in enumerate(self.head):
+            if step == "affine":
+                y = nn.functional.linear(y, getattr(self, f"weight_{index}"), getattr(self, f"bias_{index}"))
+            else:
+                y = _ACTIVATIONS[step](y)
+        return y
+
+    def label(self, y: Tensor) -> tuple[Tensor, ...]:
+        """The number of the label, where there are labels."""
+        if not self.has_labels:
+            return ()
+        return ((y[..., 0] > self.threshold).to(torch.int64) if self.single else y.argmax(-1),)
 
 
 class Step(_Maps):
-    """One time step: input (B, D) or symbols (B,), and states (layers, B, S), to output and new states."""
+    """One time step: input (B, D) or symbols (B,), and states (layers, B, S), to output and new states.
 
-    def forward(self, input: Tensor, h: Tensor, c: Tensor | None = None) -> tuple[Tensor, ...]:
-        x, before = self.embed(input), (h,) if c is None else (h, c)
+    A mean over time is kept in two more states: `mean` (B, S), the mean so far, and `count` (B, 1), its steps.
+    """
+
+    def forward(self, input: Tensor, h: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        x, before = self.embed(input), (h, *others)
+        if self.pooling == "mean":
+            *kept, mean, count = before
+            before = tuple(kept)
         after = []
         for index, [direction] in enumerate(self.layers):
             after.append(direction.advance(direction.inputs(x), tuple(state[index] for state in before)))
             x = after[-1][0]
-        return self.read(x), *(torch.stack(states) for states in zip(*after, strict=True))
+        states = [torch.stack(states) for states in zip(*after, strict=True)]
+        if self.pooling == "mean":
+            count = count + 1
+            x = mean + (x - mean) / count
+            # Tensors of their own: a program's outputs may not be each other.
+            states += [x.clone(), count]
+        y = self.read(x)
+        return y, *states, *self.label(y)
 
 
 class Sequence(_Maps):
     """Whole sequences from their first step: input (T, B, D) or symbols (T, B) to outputs and the last states."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(network)
-        self.last_only = network.last_only
-        self.batch_first = network.batch_first
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:
         x = self.embed(input.transpose(0, 1) if self.batch_first else input)
@@ -137,7 +176,9 @@ class Sequence(_Maps):
             outputs, states = zip(*(direction.run(x) for direction in layer), strict=True)
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
             last.extend(states)
-        y = self.read(x[-1] if self.last_only else x)
-        if self.batch_first and not self.last_only:
+        if self.pooling != "all":
+            x = x[-1] if self.pooling == "last" else x.mean(0)
+        y = self.read(x)
+        if self.batch_first and self.pooling == "all":
             y = y.transpose(0, 1)
-        return y, *(torch.stack(states) for states in zip(*last, strict=True))
+        return y, *(torch.stack(states) for states in zip(*last, strict=True)), *self.label(y)

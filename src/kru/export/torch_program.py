@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -9,22 +10,19 @@ from torch.export import Dim
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import NO_STREAM, Network, write_first_state
-from kru.export.source import network_from
+from kru.export.network import NO_STREAM, Network, write_first_state, write_labels
+from kru.export.source import Around, Source, network_from
 from kru.export.torch_modules import Sequence, Step
 
 STEPS, BATCH = 5, 3  # of the example that is traced
 
 
 def program(
-    model: nn.Module,
+    model: Source,
     folder: str | Path,
     *,
     name: str = "model",
-    origin: str = "",
-    symbols: bool = False,
-    embedding: nn.Embedding | None = None,
-    output: nn.Linear | None = None,
+    **around: Unpack[Around],
 ) -> Export:
     """Write `torch.export` programs NAME_step.pt2 and NAME_sequence.pt2 into a new folder.
 
@@ -41,15 +39,13 @@ def program(
     a list for each layer, for the step.
 
     Args:
-        model: a recurrent layer, or a module made of one and a linear output.
+        model: a layer, a module, or an `Exportable`; see there.
         folder: a name that is still free.
         name: how the files begin.
-        origin: where the model comes from, for people; the name of its class if empty.
-        symbols: whether the input is integers.
-        embedding, output: the maps around a layer.
+        around: the other fields of `kru.export.Exportable`: scaling, labels, probabilities and so on.
     """
     check_name(name)
-    network = network_from(model, origin=origin, symbols=symbols, embedding=embedding, output=output)
+    network = network_from(model, around)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         notes = []
@@ -59,6 +55,7 @@ def program(
             _save(_step(network), unfinished / f"{name}_step.pt2")
             write_first_state(network, unfinished / f"{name}_h.json")
         _save(_sequence(network), unfinished / f"{name}_sequence.pt2")
+        write_labels(network, unfinished / f"{name}_labels.json")
         files = sorted(path.name for path in unfinished.iterdir())
     return Export(tuple(folder / file for file in files), tuple(notes))
 
@@ -67,8 +64,14 @@ def _step(network: Network) -> torch.export.ExportedProgram:
     batch = Dim("batch", min=1)
     rows = len(network.layers), BATCH, network.first.state_size
     states = {state: torch.zeros(rows) for state in network.first.states}
-    shapes = {"input": {0: batch}, **{state: {1: batch} for state in states}}
-    return _export(Step(network), {"input": _example(network, BATCH), **states}, shapes)
+    others = [({1: batch}, state) for state in states.values()]
+    if network.pooling == "mean":
+        others += [({0: batch}, torch.zeros(BATCH, size)) for size in (network.states_size, 1)]
+    (h_shape, h), *rest = others
+    shapes: dict[str, Any] = {"input": {0: batch}, "h": h_shape}
+    if rest:
+        shapes["others"] = tuple(shape for shape, _ in rest)
+    return _export(Step(network), (_example(network, BATCH), h, *(state for _, state in rest)), shapes)
 
 
 def _sequence(network: Network) -> torch.export.ExportedProgram:
@@ -76,7 +79,7 @@ def _sequence(network: Network) -> torch.export.ExportedProgram:
     leading = (BATCH, STEPS) if network.batch_first else (STEPS, BATCH)
     dims = (batch, steps) if network.batch_first else (steps, batch)
     shapes = {"input": dict(enumerate(dims))}
-    return _export(Sequence(network), {"input": _example(network, *leading)}, shapes)
+    return _export(Sequence(network), (_example(network, *leading),), shapes)
 
 
 def _example(network: Network, *leading: int) -> Tensor:
@@ -86,13 +89,13 @@ def _example(network: Network, *leading: int) -> Tensor:
 
 
 def _export(
-    module: nn.Module, example: dict[str, Tensor], shapes: dict[str, dict[int, Dim]]
+    module: nn.Module, example: tuple[Tensor, ...], shapes: dict[str, Any]
 ) -> torch.export.ExportedProgram:
     with torch.no_grad(), warnings.catch_warnings():
         # The tracer warns of parts of torch that torch itself has deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
-        return torch.export.export(module, tuple(example.values()), dynamic_shapes=tuple(shapes.values()))
+        return torch.export.export(module, example, dynamic_shapes=shapes)
 
 
 def _save(exported: torch.export.ExportedProgram, path: Path) -> None:
