@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from kru.linalg.factors import Shapes, product_text
 from kru.matrices.moments import Replacement
+from kru.ops.sharded import with_whole_parameters
 
 CONSTRAINTS = ("soft", "exact", "none")
 
@@ -63,10 +64,14 @@ class RecurrentMatrix(nn.Module):
         """Make W a sum of `count` more Kronecker products, which contribute nothing yet."""
         raise TypeError(f"raise_rank: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
+    def whole_factors(self) -> list[Tensor]:
+        """`factors()`, of parameters that are gathered first where they are sharded, see `kru.ops.sharded.whole`."""
+        return with_whole_parameters(self, self.factors)
+
     def dense_factors(self, gate: int = 0) -> list[Tensor]:
         """The factors of one gate as ordinary matrices, real or complex, as for `kru.kron_dense`: (P, Q), or
         (R, P, Q) with rank R > 1."""
-        factors = self.factors()
+        factors = self.whole_factors()
         if self.field == "complex":
             return [torch.complex(*factor.unbind(-3)) for factor in factors]
         return [factor.select(-3, gate) if self.gates > 1 else factor for factor in factors]

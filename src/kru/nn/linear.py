@@ -12,6 +12,7 @@ from kru.matrices.factored import Factored
 from kru.nn.reshaping import Reshaped, merge, raise_rank, split
 from kru.ops import kron_matmul
 from kru.ops.precision import autocasting, computing_dtype, without_autocast
+from kru.ops.sharded import draw_whole_parameters
 
 
 class KroneckerLinear(Factored):
@@ -79,9 +80,12 @@ class KroneckerLinear(Factored):
         """The factors, (P_f, Q_f) or, with rank R > 1, (R, P_f, Q_f)."""
         return list(self.factor_parameters)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values. Where parameters are sharded over processes, give all of them the same seed."""
+        draw_whole_parameters(self, self._reset)
+
+    @torch.no_grad()
+    def _reset(self) -> None:
         for f, factor in enumerate(self.factors):
             factor.copy_(self._random_factor(f, self.rank).reshape(factor.shape))
         self.factor_0.div_(math.sqrt(self.rank))

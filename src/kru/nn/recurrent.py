@@ -22,6 +22,7 @@ from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
 from kru.ops.precision import autocasting, computing_dtype, without_autocast
+from kru.ops.sharded import draw_whole_parameters
 
 
 class Recurrent(Reshapable):
@@ -139,8 +140,12 @@ class Recurrent(Reshapable):
         Input weights: uniform within sqrt(6 / (D + S)), per gate, times `input_scale`. Recurrent factors: random
         unitary (see `recurrent_init`), their product times `recurrent_gain`. Biases: zero, but `initial_bias` for
         modReLU's, and one for the LSTM's forget gate, so that it remembers from the start. A learned initial
-        state: uniform, with an expected square length of one.
+        state: uniform, with an expected square length of one. Where parameters are sharded over processes, give all of
+        them the same seed.
         """
+        draw_whole_parameters(self, self._reset)
+
+    def _reset(self) -> None:
         for layer in range(self.num_layers):
             for suffix in self._suffixes(layer):
                 getattr(self, f"recurrent{suffix}").reset_parameters()

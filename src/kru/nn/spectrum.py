@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from kru.nn.linear import KroneckerLinear
 from kru.nn.recurrent import Recurrent
 from kru.ops.kron.reference import kron_dense, terms_of
+from kru.ops.sharded import whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,7 +152,8 @@ def spectrum(
     Returns:
         an object with `singular_values`, `eigenvalues`, `spectral_norm`, `smallest_singular_value`,
         `spectral_radius`, `condition_number`, `log_abs_det`, `distance_from_unitary` and `plot()`. For
-        millions of units too, as long as the lists of all values aren't asked for.
+        millions of units too, as long as the lists of all values aren't asked for. Parameters that are sharded over
+        processes (`fully_shard`) are gathered first: all processes have to call this.
 
     >>> import torch, kru
     >>> kru.spectrum(kru.KRU(10, 2**20))
@@ -182,6 +184,7 @@ def spectrum(
 
 def _spectrum_of(factors: Sequence[Tensor], *, dense: bool) -> Spectrum:
     """Of one product from its factors, of a sum from the matrix that it is."""
+    factors = [whole(factor) for factor in factors]
     # LAPACK may end the process where a number is not finite.
     if not all(factor.isfinite().all() for factor in factors):
         raise ValueError("source: expected finite numbers, got some that are not")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kru.ops.precision import computing_dtype
+from kru.ops.sharded import assign, whole
 
 UNITARY = "unitary"
 """The name of the group whose parameters (2, N, N) are unitary matrices and stay so."""
@@ -44,13 +45,14 @@ class CayleyUpdate(torch.optim.Optimizer):
             for parameter in group["params"]
             if parameter.grad is not None
         ]
-        before = [parameter.clone() for parameter in moved]
+        # A parameter that is sharded over processes is moved as a whole in each of them.
+        before = [whole(parameter).clone() for parameter in moved]
         # From zero, where the other optimiser's step is the change itself and not rounded to W's digits.
         for parameter in moved:
             parameter.zero_()
         super().step()
         for parameter, matrix in zip(moved, before, strict=True):
-            parameter.copy_(cayley_update(matrix, parameter))
+            assign(parameter, cayley_update(matrix, whole(parameter)))
         return loss
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -26,6 +26,8 @@ def unitary_penalty(module: nn.Module) -> Tensor:
     size of its factors, so that it is as strong as that of a single product: where one factor's Gram matrix is off by
     a matrix E of trace zero, both are ||E||^2 for factors of equal sizes.
 
+    Parameters that are sharded over processes (`fully_shard`) are gathered first: all processes have to call this.
+
     >>> import torch, kru
     >>> model = torch.nn.ModuleDict({"rnn": kru.KRU(10, 128), "head": torch.nn.Linear(256, 10)})
     >>> bool(kru.unitary_penalty(model) < 1e-9)
@@ -53,7 +55,7 @@ def unitary_penalty(module: nn.Module) -> Tensor:
                 f"module: expected square factors, got {matrix.extra_repr()} in {name or 'the module'}: "
                 'rectangular factors can\'t be unitary; build that layer with constraint="none"'
             )
-        for factor in matrix.factors():
+        for factor in matrix.whole_factors():
             alike[matrix.field, factor.shape, factor.dtype, factor.device].append(factor)
     for (field, _, _, device), factors in alike.items():
         with without_autocast(device.type):
@@ -63,6 +65,6 @@ def unitary_penalty(module: nn.Module) -> Tensor:
 
 def _sum_penalty(matrix: RecurrentMatrix) -> Tensor:
     columns = [columns for _, columns in matrix.shapes]
-    factors = matrix.factors()
+    factors = matrix.whole_factors()
     with without_autocast(factors[0].device.type):
         return mean(columns) / prod(columns) * sum_gram_defect(factors, field=matrix.field).sum()
