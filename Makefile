@@ -116,12 +116,8 @@ PACKAGING = build/packaging
 $(PACKAGING)/.ready: locks/wheels.txt
 	@echo "Installing the cross-compiler into $(PACKAGING): half a minute, once."
 	@test -x $(PACKAGING)/bin/python || $(PYTHON) -m venv $(PACKAGING)
-	@$(MAKE) --no-print-directory -s VENV=$(PACKAGING) locked FILE=locks/wheels.txt
+	@$(subst $(BIN)/,$(PACKAGING)/bin/,$(LOCKED)) locks/wheels.txt
 	@touch $@
-
-.PHONY: locked
-locked:
-	@$(LOCKED) $(FILE)
 
 # Wheels for Linux, macOS and Windows and the source distribution, in dist/, each checked as far as this machine can.
 WHEELS ?=
