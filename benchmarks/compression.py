@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from kru.lab.compressed import CompressedRun, compress_run, fine_tuning
-from kru.lab.models import Model
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.recipes.settings import Recipe
 from kru.lab.report.compression import draw_compression
 from kru.lab.result import commit, machine, read_weights, write_result
 from kru.lab.run import WEIGHTS, Place, train
 from kru.lab.tasks import Task
+from kru.nn.model import SequenceModel
 from kru.training.evaluate import evaluate
 
 RATIOS = (10, 25, 50)
@@ -96,7 +96,7 @@ class Experiment:
             "curve": dense.pop("curve"),
         }
 
-    def _row(self, model: Model, ratio: int, factors: Sequence[int] | None) -> dict[str, Any]:
+    def _row(self, model: SequenceModel, ratio: int, factors: Sequence[int] | None) -> dict[str, Any]:
         """One size of one kind; factors None is low rank, with at most as many parameters."""
         units = self.case.units
         shapes: Sequence[int | tuple[int, int]] = factors or [(units, 1), (1, units)]
@@ -118,17 +118,17 @@ class Experiment:
         return row
 
     def _compressed(
-        self, model: Model, shapes: Sequence[int | tuple[int, int]], rank: int, batches: int
+        self, model: SequenceModel, shapes: Sequence[int | tuple[int, int]], rank: int, batches: int
     ) -> CompressedRun:
         return compress_run(self.recipe, model, self.task, factors=shapes, rank=rank, batches=batches)
 
     def _further(self, recipe: Recipe) -> Recipe:
         return fine_tuning(recipe, self.case.rate, epochs=self.case.further)
 
-    def _test(self, model: Model) -> float:
+    def _test(self, model: SequenceModel) -> float:
         return evaluate(model, self.task, "test", self.recipe.evaluation.batch_size)
 
-    def _train(self, name: str, recipe: Recipe, start: Model | None = None) -> dict[str, Any]:
+    def _train(self, name: str, recipe: Recipe, start: SequenceModel | None = None) -> dict[str, Any]:
         """What a run of its own folder gave, in short; seconds are those of the CPU, as others may use it too."""
         result = train(
             recipe,

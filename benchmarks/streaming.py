@@ -22,10 +22,10 @@ from torch import nn
 
 from kru.export import onnx
 from kru.lab.data import DataError
-from kru.lab.models import Model, problem_sizes, seeded_model
 from kru.lab.recipes.files import load_recipe
 from kru.lab.recipes.settings import Recipe
 from kru.lab.result import commit, machine, read_weights
+from kru.nn.model import SequenceModel, seeded_model
 from kru.training.evaluate import evaluate
 
 DRIFT_STEPS = 10_000
@@ -76,7 +76,7 @@ def problem(name: str, lstm: str, folder: Path, arguments: argparse.Namespace) -
     if trained:
         recipe, model = read_weights(weights)
     else:  # times and bytes don't depend on what was learned
-        model = seeded_model(recipe.model, problem_sizes(recipe.task), recipe.seed)
+        model = seeded_model(recipe.model, recipe.task.sizes, recipe.seed)
     layer, outputs = model.layer.eval(), model.output.out_features
     x = torch.rand(STEPS, 1, layer.input_size)
     in_float, in_int8 = (CModel(model, folder / f"int8-{int8}", int8=int8) for int8 in (False, True))
@@ -122,7 +122,7 @@ def row(entry: Contestant, timings: dict[str, Timing], figures: dict[str, float 
 def measured(
     name: str,
     recipe: Recipe,
-    model: Model,
+    model: SequenceModel,
     in_float: CModel,
     in_int8: CModel,
     arguments: argparse.Namespace,
@@ -149,7 +149,7 @@ def recorded(path: Path) -> float | None:
 
 
 @torch.no_grad()
-def drift(model: Model, in_c: CModel) -> float:
+def drift(model: SequenceModel, in_c: CModel) -> float:
     """The largest difference of the outputs of C from PyTorch in double precision, over its largest output, when
     both run freely from the first step."""
     x = (torch.rand(DRIFT_STEPS, 1, model.layer.input_size) < 0.05).float()

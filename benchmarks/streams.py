@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import kru
 from kru.export import c99
-from kru.lab.models import Model
+from kru.nn.model import SequenceModel
 
 STEPS = 50
 COMPILER = ("gcc", "-std=c99", "-O3", "-march=native")
@@ -35,11 +35,11 @@ class Contestant:
 class CModel(nn.Module):
     """A model exported to C and compiled, in the place of the model."""
 
-    def __init__(self, model: Model, folder: Path, *, int8: bool = False) -> None:
+    def __init__(self, model: SequenceModel, folder: Path, *, int8: bool = False) -> None:
         super().__init__()
         self.export = c99(model, folder, int8=int8)
         self.outputs = model.output.out_features
-        self.last_only = model.last_only
+        self.last_only = model.readout == "last"
         library = folder / "model.so"
         sources = [self.export.files[1], Path(__file__).with_name("stream.c")]
         command = [*COMPILER, f"-I{folder}", "-fPIC", "-shared", *sources, "-o", library, "-lm"]
@@ -118,7 +118,7 @@ def lstm_contestants(
     path = folder / f"lstm{size}.onnx"
     onnx.save(_lstm_step(lstm, output), path)
     state = (1, 1, size)
-    ours = Model(kru.KRULSTM(inputs, size, factors=[size]), outputs, last_only=False)
+    ours = SequenceModel(kru.KRULSTM(inputs, size, factors=[size]), outputs)
     return [
         CModel(ours, folder / f"lstm{size}").contestant(model, "C", x),
         onnx_contestant(model, path, {"h": state, "c": state}),

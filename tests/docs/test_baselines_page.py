@@ -7,8 +7,8 @@ import pytest
 
 from kru.lab.cli import parse
 from kru.lab.commands.train import Options
-from kru.lab.models import build_model, problem_sizes
 from kru.lab.recipes.files import load_recipe
+from kru.nn.model import build_model
 from kru.optim.parameters import parameter_count
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ COUNTS = re.findall(r"^\| `([\w-]+)` \| (\d+) \| ([\d,]+) \| ([\d,]+) \|", PAGE,
 @pytest.mark.parametrize(("name", "units", "total", "recurrent"), COUNTS, ids=[row[0] for row in COUNTS])
 def test_the_counts_are_those_of_the_models(name: str, units: str, total: str, recurrent: str) -> None:
     recipe = load_recipe(name)
-    count = parameter_count(build_model(recipe.model, problem_sizes(recipe.task)))
+    count = parameter_count(build_model(recipe.model, recipe.task.sizes))
     assert recipe.model.hidden_size == int(units)
     assert count == (int(total.replace(",", "")), int(recurrent.replace(",", "")))
 

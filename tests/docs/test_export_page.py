@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from kru.lab.data import DataError
-from kru.lab.models import problem_sizes, seeded_model
 from kru.lab.recipes.files import load_recipe
 from kru.lab.result import read_weights, write_weights
 from kru.lab.tasks import Task
+from kru.nn.model import seeded_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def weights_and_task(folder: Path) -> tuple[Path, Task]:
         task = settings.task.load()
     if "mnist" not in settings.name or not path.exists():
         path = folder / "weights.safetensors"
-        model = seeded_model(settings.model, problem_sizes(settings.task), 1)
+        model = seeded_model(settings.model, settings.task.sizes, 1)
         write_weights(path, model.state_dict(), settings)
     return path, task
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kru.lab.cli import COMMANDS
-from kru.lab.models import build_model, problem_sizes
 from kru.lab.recipes.files import load_recipe, parse_recipe
 from kru.lab.report.targets import target_names
+from kru.nn.model import build_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 def test_the_recipe_is_valid():
     [text] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     recipe = parse_recipe(text, "mine", where="docs/training.md")
-    model = build_model(recipe.model, problem_sizes(recipe.task))
+    model = build_model(recipe.model, recipe.task.sizes)
     assert sum(parameter.numel() for parameter in model.parameters()) > 0
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import kru
 from kru.export import c99
-from kru.lab.models import Model
+from kru.nn.model import SequenceModel
 
 from .cases import BIDIRECTIONAL, STREAMS, as_state, build, inputs, random_state, state_tuple
 from .compiled import HERE, WARNINGS, Compiled, read_outputs, run, tool, write_inputs
@@ -100,7 +100,7 @@ def test_a_symbol_out_of_range_changes_nothing(tmp_path) -> None:
 
 def test_the_output_may_be_left_out(tmp_path) -> None:
     layer = build(STREAMS["real"])
-    model = Compiled(c99(Model(layer, 4, last_only=True), tmp_path / "c"))
+    model = Compiled(c99(SequenceModel(layer, 4, readout="last"), tmp_path / "c"))
     x = inputs(layer, 5)
     with_output = [model.step(part) for part in x][-1]
     model.reset()

@@ -9,7 +9,7 @@ from torch import nn
 
 import kru
 from kru.export import onnx
-from kru.lab.models import Model
+from kru.nn.model import SequenceModel
 
 from .cases import BIDIRECTIONAL, STREAMS, as_state, build, inputs, random_state, state_tuple
 
@@ -65,7 +65,7 @@ def test_steps(make, tmp_path) -> None:
 
 @pytest.mark.parametrize("last_only", [False, True])
 def test_models_of_recipes(last_only: bool, tmp_path) -> None:
-    model = Model(build(STREAMS["complex"]), 5, last_only=last_only)
+    model = SequenceModel(build(STREAMS["complex"]), 5, readout="last" if last_only else "all")
     onnx(model, tmp_path / "o")
     x = torch.randn(6, 3, 3)
     with torch.no_grad():

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kru.lab.models import Sizes, build_model
-from kru.lab.recipes.settings import ModelConfig
+from kru.nn.kinds import model_settings
+from kru.nn.model import Sizes, build_model
 
 INPUTS, HIDDEN = 3, 5
 THEIRS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
@@ -28,7 +28,7 @@ def copied(kind: str, theirs: dict[str, Tensor], name: str, shape: torch.Size) -
 @pytest.mark.parametrize("kind", list(THEIRS))
 def test_ordinary_models_compute_what_torch_does(kind: str) -> None:
     torch.manual_seed(0)
-    model = build_model(ModelConfig(kind, HIDDEN), Sizes(INPUTS, 2, last_only=False))
+    model = build_model(model_settings(kind, HIDDEN), Sizes(INPUTS, 2, last_only=False))
     theirs = THEIRS[kind](INPUTS, HIDDEN)
     weights = theirs.state_dict()
     model.layer.load_state_dict(

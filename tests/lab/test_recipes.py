@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from kru.lab.models import LAYERS, build_model, problem_sizes
 from kru.lab.recipes.files import (
     command_line,
     differences,
@@ -13,9 +12,11 @@ from kru.lab.recipes.files import (
     recipe_names,
     with_budget,
 )
-from kru.lab.recipes.settings import ModelConfig, Recipe, settings
+from kru.lab.recipes.settings import Recipe, settings
 from kru.lab.report.paper import paper_tables
 from kru.lab.tasks import CopyMemory, Timit
+from kru.nn.kinds import KINDS, model_settings
+from kru.nn.model import build_model
 from kru.optim.parameters import parameter_count
 
 TASKS = ["copy-1000", "copy-2000", "adding-100", "adding-200", "adding-400", "adding-750", "mnist", "pmnist"]
@@ -31,7 +32,7 @@ def test_every_task_has_a_recipe_for_every_model():
 
 def test_every_layer_has_a_recipe_and_every_row_of_the_paper():
     recipes = [load_recipe(name) for name in recipe_names()]
-    assert {recipe.model.kind for recipe in recipes} == set(LAYERS)
+    assert {recipe.model.kind for recipe in recipes} == set(KINDS)
     rows = {f"{table.task}-{row.model}" for table in paper_tables() for row in table.rows}
     assert rows - set(recipe_names()) == {"pmnist-LRD-GRU", "ptb-large-HyperNetworks"}
 
@@ -74,7 +75,7 @@ def test_shipped_recipes_load_and_survive_json(name):
 )
 def test_parameters_are_those_of_the_paper(name, total, recurrent):
     recipe = load_recipe(name)
-    assert parameter_count(build_model(recipe.model, problem_sizes(recipe.task))) == (total, recurrent)
+    assert parameter_count(build_model(recipe.model, recipe.task.sizes)) == (total, recurrent)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +136,4 @@ def test_differences_leave_out_the_budget_on_request():
 
 def test_unknown_layer():
     with pytest.raises(ValueError, match=r"model\.kind: expected one of kru, .*, got 'transformer'"):
-        build_model(ModelConfig("transformer"), problem_sizes(CopyMemory(10)))
+        build_model(model_settings("transformer"), CopyMemory(10).sizes)

@@ -7,12 +7,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.tasks import CopyMemory
+from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint, Progress, read_tensors, write_tensors
 from kru.training.files import write_atomically
 
-RECIPE = Recipe(task=CopyMemory(12), model=ModelConfig(factors=(16, 8)), steps=5, name="mine")
+RECIPE = Recipe(CopyMemory(12), model_settings(factors=(16, 8)), steps=5, name="mine")
 
 
 def checkpoint(carried=None):

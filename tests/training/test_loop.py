@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import kru
-from kru.lab.models import Sizes, seeded_model
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.recipes.settings import ModelConfig
 from kru.lab.tasks import PennTreebank
 from kru.lab.tasks.penn_treebank import PennTreebankTask
+from kru.nn.kinds import model_settings
+from kru.nn.model import Sizes, seeded_model
 from kru.training.checkpoint import Checkpoint
 from kru.training.interrupt import Interrupted
 from kru.training.loop import DivergedError, Trainer
@@ -143,8 +143,8 @@ def test_input_weights_have_a_rate_of_their_own_when_asked(tiny):
 
 def test_only_the_first_input_weights_are_scaled():
     sizes = Sizes(3, 2, last_only=True)
-    plain = seeded_model(ModelConfig(hidden_size=4), sizes, 1).state_dict()
-    scaled = seeded_model(ModelConfig(hidden_size=4, input_scale=3.0), sizes, 1).state_dict()
+    plain = seeded_model(model_settings(hidden_size=4), sizes, 1).state_dict()
+    scaled = seeded_model(model_settings(hidden_size=4, input_scale=3.0), sizes, 1).state_dict()
     changed = [name for name in plain if not torch.equal(plain[name], scaled[name])]
     assert changed == ["layer.weight_ih_l0"]
     torch.testing.assert_close(scaled["layer.weight_ih_l0"], 3 * plain["layer.weight_ih_l0"])
@@ -153,39 +153,45 @@ def test_only_the_first_input_weights_are_scaled():
 @pytest.mark.parametrize("kind", ["kru", "fc-urnn"])
 def test_initial_bias_is_that_of_modrelu(kind):
     sizes = Sizes(3, 2, last_only=True)
-    plain = seeded_model(ModelConfig(kind, hidden_size=4), sizes, 1).state_dict()
-    biased = seeded_model(ModelConfig(kind, hidden_size=4, initial_bias=-0.5), sizes, 1).state_dict()
+    plain = seeded_model(model_settings(kind, hidden_size=4), sizes, 1).state_dict()
+    biased = seeded_model(model_settings(kind, hidden_size=4, initial_bias=-0.5), sizes, 1).state_dict()
     assert [name for name in plain if not torch.equal(plain[name], biased[name])] == ["layer.bias_l0"]
     assert torch.equal(biased["layer.bias_l0"], torch.full((4,), -0.5))
 
 
-@pytest.mark.parametrize(
-    "config", [ModelConfig("lstm", initial_bias=0.1), ModelConfig(nonlinearity="tanh", initial_bias=0.1)]
-)
-def test_initial_bias_without_modrelu_is_refused(config):
-    with pytest.raises(ValueError, match="model\\.initial-bias: expected 0 for"):
-        seeded_model(config, Sizes(3, 2, last_only=True), 1)
+def test_a_setting_of_another_kind_is_refused():
+    with pytest.raises(
+        ValueError, match="model\\.initial-bias: does not apply to lstm; expected one of kind, "
+    ):
+        model_settings("lstm", initial_bias=0.1)
+    with pytest.raises(ValueError, match="model\\.recurrent-gain: does not apply to fc-urnn"):
+        model_settings("fc-urnn", recurrent_gain=0.5)
+
+
+def test_initial_bias_without_modrelu_is_refused():
+    with pytest.raises(ValueError, match="initial_bias: expected 0"):
+        seeded_model(model_settings(nonlinearity="tanh", initial_bias=0.1), Sizes(3, 2, last_only=True), 1)
 
 
 @pytest.mark.parametrize("kind", ["kru", "kru-lstm", "rnn"])
 def test_recurrent_gain_is_that_of_the_whole_matrix(kind):
     sizes = Sizes(3, 2, last_only=True)
-    plain = seeded_model(ModelConfig(kind, hidden_size=12), sizes, 1).layer.matrix()
-    scaled = seeded_model(ModelConfig(kind, hidden_size=12, recurrent_gain=0.5), sizes, 1).layer.matrix()
+    plain = seeded_model(model_settings(kind, hidden_size=12), sizes, 1).layer.matrix()
+    scaled = seeded_model(model_settings(kind, hidden_size=12, recurrent_gain=0.5), sizes, 1).layer.matrix()
     dense = [kru.kron_dense(matrix.dense_factors()) for matrix in (plain, scaled)]
     torch.testing.assert_close(dense[1], 0.5 * dense[0])
 
 
-@pytest.mark.parametrize("config", [ModelConfig("fc-urnn"), ModelConfig(constraint="exact")])
-def test_recurrent_gain_of_unitary_matrices_is_refused(config):
-    with pytest.raises(ValueError, match=r"model\.recurrent-gain: expected 1 for .*, got 0\.5"):
-        seeded_model(replace(config, recurrent_gain=0.5), Sizes(3, 2, last_only=True), 1)
+def test_recurrent_gain_of_exactly_unitary_matrices_is_refused():
+    settings = model_settings(constraint="exact", recurrent_gain=0.5)
+    with pytest.raises(ValueError, match=r"recurrent_gain: expected 1 .*, got 0\.5"):
+        seeded_model(settings, Sizes(3, 2, last_only=True), 1)
 
 
 def test_dropout_acts_on_the_output_and_only_while_training():
     sizes = Sizes(3, 5, False)
-    model = seeded_model(ModelConfig(hidden_size=4, dropout=0.5), sizes, 1)
-    plain = seeded_model(ModelConfig(hidden_size=4), sizes, 1)
+    model = seeded_model(model_settings(hidden_size=4, dropout=0.5), sizes, 1)
+    plain = seeded_model(model_settings(hidden_size=4), sizes, 1)
     x = torch.randn(20, 2, 3)
     assert not torch.equal(model(x)[0], plain(x)[0])
     assert torch.equal(model(x)[1], plain(x)[1])

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from kru.lab.recipes.files import load_recipe
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.run import Place, train
 from kru.lab.tasks import Adding, Music, PennTreebank
 from kru.lab.tasks.music import MusicTask
 from kru.lab.tasks.penn_treebank import PennTreebankTask
+from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint
 from kru.training.distributed import joined
 from kru.training.interrupt import Interrupted
@@ -27,9 +28,9 @@ def music(sequences):
     rolls = [(chance.random((length, 88)) < 0.1).astype(np.uint8) for length, _ in zip(lengths, range(20))]  # noqa: B905
     splits = {"train": rolls[:sequences], "valid": rolls[5:12], "test": rolls[12:]}
     recipe = Recipe(
-        task=Music(),
-        model=ModelConfig("kru", 12, field="real", nonlinearity="tanh"),
-        optimizer=OptimizerSettings("adam", 3e-3, clip=1.0),
+        Music(),
+        model_settings("kru", 12, field="real", nonlinearity="tanh"),
+        OptimizerSettings("adam", 3e-3, clip=1.0),
         evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
@@ -42,9 +43,9 @@ def text(kind, **model):
     # Five streams of 87 or 88 characters: the last window has a step in which only the first of them go on.
     letters = ("the cat sat on the mat\nand the dog ran after it\n" * 12)[: 5 * 87 + 2]
     recipe = Recipe(
-        task=PennTreebank(29),
-        model=ModelConfig(kind, 6, field="real", **model),
-        optimizer=OptimizerSettings("adam", 1e-2),
+        PennTreebank(29),
+        model_settings(kind, 6, **({"field": "real"} if kind == "kru" else {}), **model),
+        OptimizerSettings("adam", 1e-2),
         evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
@@ -57,8 +58,8 @@ def text(kind, **model):
 
 def growing(by="merge"):
     recipe = Recipe(
-        task=Adding(9),
-        model=ModelConfig("kru", 8),
+        Adding(9),
+        model_settings("kru", 8),
         growth=GrowthSettings(200, by, patience=0, gain=0.5, factor=1.0),
         evaluation=EvaluationSettings(every=4, sequences=40),
         batch_size=3,

@@ -1,17 +1,19 @@
 """The model of a run with its recurrent matrices compressed, and the recipe it is trained further by."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import Tensor
 
 from kru.compression import CompressionReport, compress
 from kru.compression.choice import two_factor_splits
-from kru.lab.models import Model, build_model, problem_sizes
 from kru.lab.recipes.files import with_budget
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.tasks import Task
 from kru.linalg.factors import Shapes
+from kru.nn.kinds import ModelSettings, model_settings
+from kru.nn.model import SequenceModel, build_model
 from kru.nn.states import State
 from kru.training.settings import GrowthSettings, ScheduleSettings
 
@@ -24,13 +26,13 @@ class CompressedRun:
     """A compressed model, the recipe of such a model, and what the compression did."""
 
     recipe: Recipe
-    model: Model
+    model: SequenceModel
     report: CompressionReport
 
 
 def compress_run(
     recipe: Recipe,
-    model: Model,
+    model: SequenceModel,
     task: Task,
     *,
     max_parameters: int | None = None,
@@ -61,7 +63,7 @@ def compress_run(
     recipe = replace(
         recipe, model=_config(config, first.factors, first.rank), penalty=0.0, growth=GrowthSettings()
     )
-    built = build_model(recipe.model, problem_sizes(recipe.task))
+    built = build_model(recipe.model, recipe.task.sizes)
     built.load_state_dict(module.state_dict())
     return CompressedRun(recipe, built, report)
 
@@ -72,22 +74,29 @@ def fine_tuning(recipe: Recipe, rate: float, **budget: float) -> Recipe:
     return replace(with_budget(recipe, **budget), optimizer=slower, schedule=ScheduleSettings(shape="cosine"))
 
 
-def _config(config: ModelConfig, shapes: Shapes, rank: int) -> ModelConfig:
+def _config(config: ModelSettings, shapes: Shapes, rank: int) -> ModelSettings:
     """The same layer with these factors."""
+    size = config.hidden_size
+    low_rank = shapes == two_factor_splits(size, size)[-1]
+    own: dict[str, Any] = {
+        "factors": () if low_rank else tuple(rows for rows, _ in shapes),
+        "low_rank": low_rank,
+        "rank": rank,
+        "constraint": "none",
+    }
+    if config.kind not in KINDS:
+        return config.changed(**own)
+    shared: dict[str, Any] = {
+        entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name != "kind"
+    }
     if config.kind == "rnn":
-        config = replace(config, field="real", nonlinearity="tanh")
-    low_rank = shapes == two_factor_splits(config.hidden_size, config.hidden_size)[-1]
-    return replace(
-        config,
-        kind=KINDS.get(config.kind, config.kind),
-        factors=() if low_rank else tuple(rows for rows, _ in shapes),
-        low_rank=low_rank,
-        rank=rank,
-        constraint="none",
-    )
+        own |= {"field": "real", "nonlinearity": "tanh"}
+    return model_settings(KINDS[config.kind], **shared, **own)
 
 
-def _inputs(recipe: Recipe, model: Model, task: Task, count: int) -> Iterator[tuple[Tensor, State | None]]:
+def _inputs(
+    recipe: Recipe, model: SequenceModel, task: Task, count: int
+) -> Iterator[tuple[Tensor, State | None]]:
     """Training batches with the states that they begin with."""
     batches = task.train_batches(recipe.batch_size, epoch=0, seed=recipe.seed)
     state: State | None = None

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.tasks import CopyMemory, Task
+from kru.nn.kinds import ModelSettings, model_settings
 from kru.optim.parameters import parameter_count
 from kru.training.evaluate import evaluate
 from kru.training.loop import Event, Trainer
@@ -19,8 +20,8 @@ from kru.training.settings import EvaluationSettings
 GAP = 300
 STEPS = 1000
 MODELS = {
-    "KRU": ModelConfig("kru", hidden_size=128, train_recurrent=False),
-    "LSTM": ModelConfig("lstm", hidden_size=128),
+    "KRU": model_settings("kru", hidden_size=128, train_recurrent=False),
+    "LSTM": model_settings("lstm", hidden_size=128),
 }
 
 
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"figure: {path}")
 
 
-def _train(name: str, model: ModelConfig, task: Task, steps: int) -> Outcome:
+def _train(name: str, model: ModelSettings, task: Task, steps: int) -> Outcome:
     recipe = Recipe(
         task=CopyMemory(T=GAP),
         model=model,

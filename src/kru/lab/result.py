@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 import kru
-from kru.lab.models import Model, problem_sizes
 from kru.lab.recipes.files import command_line
 from kru.lab.recipes.settings import Recipe
+from kru.nn.model import SequenceModel
 from kru.ops import bindings
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.evaluate import evaluate
 from kru.training.files import write_atomically
-from kru.training.growth import grown_config, model_of
+from kru.training.growth import grown_settings, model_of
 from kru.training.loop import Trainer
 from kru.training.metrics import is_point, read_metrics, thinned
 from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
@@ -75,6 +75,7 @@ def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]
     )
     return {
         "recipe": recipe.name,
+        "task": recipe.task.label,
         "model": recipe.model.kind,
         "seed": recipe.seed,
         "command": trainer.command or command_line(recipe, trainer.source),
@@ -134,19 +135,19 @@ def parse_result(data: bytes, path: Path) -> dict[str, Any]:
 
 def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> None:
     """Weights with the recipe that says what model they belong to: one that grew has its last factors there."""
-    write_tensors(path, weights, replace(recipe, model=grown_config(recipe, weights)))
+    write_tensors(path, weights, replace(recipe, model=grown_settings(recipe, weights)))
 
 
-def read_weights(path: Path) -> tuple[Recipe, Model]:
+def read_weights(path: Path) -> tuple[Recipe, SequenceModel]:
     """The recipe and the model of a weights file."""
     recipe, _, tensors = read_tensors(path)
     return recipe, model_in(path, recipe, tensors)
 
 
-def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> Model:
+def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> SequenceModel:
     """The model that a recipe and weights from a file are; `path` is for messages."""
     try:
-        return model_of(recipe, problem_sizes(recipe.task), weights)
+        return model_of(recipe, recipe.task.sizes, weights)
     except RuntimeError as error:
         raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
     except ValueError as error:

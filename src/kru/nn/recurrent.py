@@ -18,7 +18,7 @@ from kru.nn.arguments import (
     check_switches,
 )
 from kru.nn.reshaping import Reshapable
-from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack
+from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack, with_lengths
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
 from kru.ops.precision import autocasting, computing_dtype, without_autocast
@@ -176,7 +176,7 @@ class Recurrent(Reshapable):
         return (f"_l{layer}", f"_l{layer}_reverse") if self.bidirectional else (f"_l{layer}",)
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: State | None = None
+        self, input: Tensor | PackedSequence, hx: State | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, State]:
         """Run over whole sequences.
 
@@ -186,6 +186,8 @@ class Recurrent(Reshapable):
                 is never built.
             hx: the initial state, (layers * directions, B, S), unbatched without B; for the LSTM a pair (h,
                 c). None for zeros, or for the learned initial state of layers that have one.
+            lengths: the steps of each sequence that are real, (B,), for a padded batch that isn't packed. What comes
+                after a sequence's end touches nothing, and outputs there are zero.
 
         Returns:
             the outputs of the last layer, in the form of the input with directions * S features, and the last
@@ -195,6 +197,8 @@ class Recurrent(Reshapable):
         if sequences.x.shape[0] == 0:
             raise RuntimeError("input: expected at least one time step, got none")
         self._check_input(sequences.x)
+        if lengths is not None:
+            sequences = with_lengths(sequences, lengths)
         states = self._unpack_state(hx, sequences.x.shape[1] if sequences.is_batched else None)
         output, states = self._run(sequences.x, states, sequences.lengths)
         return (

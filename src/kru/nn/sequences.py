@@ -44,6 +44,13 @@ def unpack(input: Tensor | PackedSequence, *, batch_first: bool, name: str) -> S
     return Sequences(input.transpose(0, 1) if batch_first else input, None, True)
 
 
+def with_lengths(sequences: Sequences, lengths: Tensor) -> Sequences:
+    """A padded batch with the number of real steps of each sequence."""
+    if not sequences.is_batched or sequences.lengths is not None:
+        raise ValueError("lengths: expected none for a PackedSequence or without a batch, got some")
+    return sequences._replace(lengths=lengths.to(sequences.x.device))
+
+
 def repack(
     output: Tensor, like: Tensor | PackedSequence, sequences: Sequences, *, batch_first: bool
 ) -> Tensor | PackedSequence:

@@ -179,7 +179,7 @@ def _recipe_in(header: Any) -> Recipe:
     # Commands print the name, and call folders after it.
     if not isinstance(name, str) or Path(name).name != name or name == ".." or not name.isprintable():
         raise ValueError(f"name: expected one that a folder can have, got {name!r}")
-    return recipe_from(recipe, name)
+    return recipe_from(recipe, name, recorded=True)
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

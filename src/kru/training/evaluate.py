@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import torch
 
-from kru.lab.models import Model
 from kru.lab.tasks import Score, Split, Task
+from kru.nn.model import SequenceModel
 from kru.nn.states import State
 from kru.training.distributed import Processes
 
 
 def evaluate(
-    model: Model,
+    model: SequenceModel,
     task: Task,
     split: Split,
     batch_size: int,
@@ -43,7 +43,7 @@ def evaluate(
             batch, _ = processes.share(batches[index], task)
             if batch is None:
                 continue
-            outputs, state = model(batch.inputs, state if batch.carry else None)
+            outputs, state = model(batch.inputs, state if batch.carry else None, batch.lengths)
             score += task.score(outputs, batch)
     model.train()
     return processes.total(score).value

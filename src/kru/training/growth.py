@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from kru.lab.models import Model, Sizes, build_model
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.tasks import Measure
 from kru.linalg.factors import Shapes, product_text
 from kru.matrices import KroneckerMatrix, RecurrentMatrix, UnitaryKroneckerMatrix
+from kru.nn.kinds import ModelSettings
+from kru.nn.model import SequenceModel, Sizes, build_model
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import Progress
 from kru.training.settings import GrowthSettings
@@ -53,7 +54,7 @@ class Grown:
         return f"{product_text(self.factors, self.rank)}, {self.recurrent:,} recurrent parameters"
 
 
-def expect_growable(config: GrowthSettings, model: Model) -> None:
+def expect_growable(config: GrowthSettings, model: SequenceModel) -> None:
     """Raise if a recipe asks for growth that can't happen."""
     if not config.max_parameters:
         return
@@ -124,7 +125,7 @@ def stalled(config: GrowthSettings, measure: Measure, progress: Progress, value:
     return True
 
 
-def grow(step: GrowthStep, model: Model, optimizer: torch.optim.Optimizer) -> Grown:
+def grow(step: GrowthStep, model: SequenceModel, optimizer: torch.optim.Optimizer) -> Grown:
     """Take a step of growth; the optimiser follows."""
     layer = model.layer
     changes = [layer.merge(i, optimizer=optimizer) for i in step.merges]
@@ -139,7 +140,7 @@ def grow(step: GrowthStep, model: Model, optimizer: torch.optim.Optimizer) -> Gr
     )
 
 
-def grown_config(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelConfig:
+def grown_settings(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelSettings:
     """The recipe's model with the factors and the rank that weights of it have, which may have grown."""
     if not recipe.growth.max_parameters:
         return recipe.model
@@ -152,12 +153,12 @@ def grown_config(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelConfig:
     if not factors or any(factor.dim() < usual for factor in factors):
         return recipe.model
     rank = factors[0].shape[0] if factors[0].dim() > usual else 1
-    return replace(recipe.model, factors=tuple(factor.shape[-1] for factor in factors), rank=rank)
+    return recipe.model.changed(factors=tuple(factor.shape[-1] for factor in factors), rank=rank)
 
 
-def model_of(recipe: Recipe, sizes: Sizes, weights: Mapping[str, Tensor]) -> Model:
+def model_of(recipe: Recipe, sizes: Sizes, weights: Mapping[str, Tensor]) -> SequenceModel:
     """The model that has these weights, grown or not."""
-    model = build_model(grown_config(recipe, weights), sizes)
+    model = build_model(grown_settings(recipe, weights), sizes)
     model.load_state_dict(weights)
     return model
 

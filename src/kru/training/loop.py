@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kru.lab.models import Model, Sizes, seeded_model
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
 from kru.lab.tasks import Batches, Task
+from kru.nn.kinds import ModelSettings
+from kru.nn.model import SequenceModel, Sizes, seeded_model
 from kru.nn.spectrum import spectrum
 from kru.nn.states import State
 from kru.optim import optimizer
@@ -20,7 +21,7 @@ from kru.training.allocator import keep_freed_memory
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
-from kru.training.growth import Grown, GrowthStep, expect_growable, grow, grown_config, next_step, stalled
+from kru.training.growth import Grown, GrowthStep, expect_growable, grow, grown_settings, next_step, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
 from kru.training.task import SPLITS
@@ -110,9 +111,9 @@ class Trainer:
         self._batches: tuple[int, Batches] | None = None
         self._written = -math.inf
 
-    def _begin(self, config: ModelConfig) -> None:
+    def _begin(self, config: ModelSettings) -> None:
         """The model and its optimiser, as at the beginning of a run."""
-        self.model: Model = seeded_model(config, self.sizes, self.recipe.seed)
+        self.model: SequenceModel = seeded_model(config, self.sizes, self.recipe.seed)
         self.model.to(self.processes.device)
         rates = self.recipe.optimizer
         options: dict[str, float] = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
@@ -127,7 +128,7 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same recipe; only the budget may differ."""
         self.progress = replace(checkpoint.progress, stopped="")
-        config = grown_config(self.recipe, checkpoint.weights)
+        config = grown_settings(self.recipe, checkpoint.weights)
         if config != self.recipe.model:
             self._begin(config)
         self.model.load_state_dict(checkpoint.weights)
@@ -212,7 +213,7 @@ class Trainer:
         loss = torch.zeros((), device=self.processes.device, requires_grad=True)
         state: State | None = None
         if batch is not None:
-            outputs, state = self.model(batch.inputs, self._carried if batch.carry else None)
+            outputs, state = self.model(batch.inputs, self._carried if batch.carry else None, batch.lengths)
             loss = weight * self.task.loss(outputs, batch)
         penalty = None
         objective = loss
@@ -357,7 +358,7 @@ class Trainer:
             group["lr"] = rate * self._rate()
 
 
-def distance_from_unitary(model: Model) -> float | None:
+def distance_from_unitary(model: SequenceModel) -> float | None:
     """max |sigma - 1| over the recurrent matrices that are meant to be unitary; None if none is.
 
     Nor for a sum of several products of more than 256 units, whose dense matrix would take longer than a validation.

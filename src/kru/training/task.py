@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from kru.nn.model import Sizes
 from kru.training import counter
 
 Split = Literal["train", "valid", "test"]
@@ -191,7 +192,17 @@ class SequenceTask(Task):
 
 
 class Problem(Protocol):
-    """Settings of a task."""
+    """Settings of a task, a frozen dataclass."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """What a model of the task has to have, known without the data."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What tables and figures call the task with these settings."""
+        ...
 
     def load(self, data_dir: str | Path | None = None) -> Task: ...
 

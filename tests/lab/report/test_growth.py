@@ -6,10 +6,10 @@ import pytest
 
 from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe
-from kru.lab.recipes.settings import ModelConfig
 from kru.lab.report.studies import draw_study, study_text
 from kru.lab.result import read_result
 from kru.lab.studies.design import GROWTH_TASKS, STUDIES, Setting
+from kru.nn.kinds import model_settings
 from kru.training.settings import GrowthSettings
 
 STEPS = (100, 200, 300)
@@ -117,7 +117,7 @@ def tiny_settings(task, epochs):
     small = replace(
         base,
         task=replace(load_recipe("copy-1000-kru").task, T=4),
-        model=ModelConfig(hidden_size=8),
+        model=model_settings(hidden_size=8),
         evaluation=replace(base.evaluation, every=2, sequences=20),
         epochs=0,
         steps=8,

@@ -13,7 +13,6 @@ from matplotlib import pyplot
 
 from kru.lab.cli import main
 from kru.lab.commands import reproduce
-from kru.lab.recipes.settings import ModelConfig
 from kru.lab.report.figures import PANEL, draw_panel, figure_names
 from kru.lab.report.paper import paper_tables
 from kru.lab.report.records import read_results
@@ -22,6 +21,7 @@ from kru.lab.report.tables import make_tables
 from kru.lab.report.targets import QUICK, target_names, target_recipes
 from kru.lab.result import write_result
 from kru.lab.run import CHECKPOINT, WEIGHTS
+from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint, read_tensors, write_tensors
 from kru.training.files import expect_folder
 
@@ -302,7 +302,7 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
             replace(
                 recipe,
                 steps=4,
-                model=ModelConfig(recipe.model.kind, hidden_size=4),
+                model=model_settings(recipe.model.kind, hidden_size=4),
                 task=replace(recipe.task, T=5),
                 evaluation=replace(recipe.evaluation, every=2, sequences=20),
             )
@@ -329,7 +329,7 @@ def test_runs_on_generated_speech_have_a_table_of_their_own(tmp_path, monkeypatc
 
     def tiny_recipes(target, *, quick):
         return [
-            replace(recipe, steps=2, epochs=0, model=ModelConfig(recipe.model.kind, hidden_size=4))
+            replace(recipe, steps=2, epochs=0, model=model_settings(recipe.model.kind, hidden_size=4))
             for recipe in target_recipes(target, quick=quick)
         ]
 

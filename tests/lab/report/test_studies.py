@@ -9,11 +9,11 @@ import pytest
 
 from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe
-from kru.lab.recipes.settings import ModelConfig
 from kru.lab.report.clipping import diverged
 from kru.lab.report.studies import draw_study, read_study, study_sections, study_text
 from kru.lab.result import read_result, write_result
 from kru.lab.studies.design import EPOCHS, RATES, STRENGTHS, STUDIES, TASKS, Setting
+from kru.nn.kinds import model_settings
 from kru.training.interrupt import Interrupted, Interruptible
 
 
@@ -160,7 +160,7 @@ def tiny_settings(task, epochs):
     small = replace(
         base,
         task=replace(copy.task, T=4),
-        model=ModelConfig(hidden_size=4),
+        model=model_settings(hidden_size=4),
         evaluation=replace(base.evaluation, every=2, sequences=20),
         steps=epochs or 6,
     )

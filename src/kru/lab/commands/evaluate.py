@@ -1,18 +1,17 @@
 """`kru evaluate WEIGHTS`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from kru.lab.cli import parse
-from kru.lab.recipes.settings import AnyProblem
 from kru.lab.result import read_weights
 from kru.lab.run import weights_path
-from kru.lab.tasks import Adding, CopyMemory
 from kru.training.evaluate import evaluate
+from kru.training.task import Problem
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,13 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _with_length(problem: AnyProblem, length: int) -> AnyProblem:
+def _with_length(problem: Problem, length: int) -> Problem:
     if not length:
         return problem
-    if isinstance(problem, Adding):
-        return replace(problem, T=length, short_epochs=0)
-    if isinstance(problem, CopyMemory):
-        return replace(problem, T=length)
-    raise ValueError(
-        f"length: expected weights of copy memory or adding, got those of {type(problem).__name__}"
-    )
+    with_length: Callable[[int], Problem] | None = getattr(problem, "with_length", None)
+    if with_length is None:
+        raise ValueError(
+            "length: expected weights of a task whose length can be chosen, such as copy memory or adding, got "
+            f"those of {problem.label}"
+        )
+    return with_length(length)

@@ -9,7 +9,6 @@ import tyro
 
 from kru import export
 from kru.lab.cli import parse
-from kru.lab.models import problem_sizes
 from kru.lab.result import read_weights
 from kru.lab.run import weights_path
 
@@ -37,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     recipe, model = read_weights(weights_path(options.weights))
     about: dict[str, Any] = {
         "origin": f"{recipe.name} seed {recipe.seed}",
-        "symbols": problem_sizes(recipe.task).symbols,
+        "symbols": recipe.task.sizes.symbols,
     }
     written: export.Export
     if options.to == "c99":

@@ -1,11 +1,13 @@
 """Options of commands whose first argument is a recipe, each setting of which is an option as well."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from kru.lab.cli import UsageError, parse
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.recipes.settings import Recipe
+from kru.nn.kinds import expect_settings, find_kind, known_settings, model_settings
 from kru.training.settings import BUDGET
 
 RECIPE_HELP = """\
@@ -25,7 +27,36 @@ def parse_with_recipe(
         source, rest = "copy-1000-kru", ["--help"]
     else:
         raise UsageError("expected the name of a recipe first; `kru recipes` lists them")
-    recipe = load_recipe(source)
+    recipe = of_kind(load_recipe(source), rest)
+    expect_applying(recipe, rest)
     if any(argument.split("=")[0] in [f"--{bound}" for bound in BUDGET] for argument in rest):
         recipe = with_budget(recipe)
     return source, parse(kind, f"{name} {source}", rest, default=kind(recipe), description=description)
+
+
+def of_kind(recipe: Recipe, arguments: Sequence[str]) -> Recipe:
+    """The recipe with the model that --model.kind names: the settings that the two kinds share stay as they are."""
+    spelled = [argument.replace("_", "-") for argument in arguments]
+    kind = recipe.model.kind
+    for index, argument in enumerate(spelled):
+        if argument == "--model.kind" and index + 1 < len(arguments):
+            kind = arguments[index + 1]
+        elif argument.startswith("--model.kind="):
+            kind = arguments[index].partition("=")[2]
+    if kind == recipe.model.kind:
+        return recipe
+    applies = {entry.name for entry in fields(find_kind(kind, imports=True).settings)} - {"kind"}
+    shared = {
+        entry.name: getattr(recipe.model, entry.name)
+        for entry in fields(recipe.model)
+        if entry.name in applies
+    }
+    return replace(recipe, model=model_settings(kind, **shared))
+
+
+def expect_applying(recipe: Recipe, arguments: Sequence[str]) -> None:
+    """Raise if a setting of the command line is one of other kinds of model."""
+    for argument in arguments:
+        name = argument.partition("=")[0].removeprefix("--model.").removeprefix("no-").replace("-", "_")
+        if argument.startswith("--model.") and name in known_settings():
+            expect_settings(recipe.model.kind, [name])

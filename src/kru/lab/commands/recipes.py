@@ -7,10 +7,10 @@ from typing import Annotated
 import tyro
 
 from kru.lab.cli import parse
-from kru.lab.models import build_model, problem_sizes
 from kru.lab.recipes.files import load_recipe, recipe_names
 from kru.lab.recipes.settings import Recipe
 from kru.lab.report.text import columns
+from kru.nn.model import build_model
 from kru.optim.parameters import parameter_count
 from kru.training.settings import BUDGET
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def row(recipe: Recipe) -> list[str]:
     """A recipe's line in the list."""
-    count = parameter_count(build_model(recipe.model, problem_sizes(recipe.task)))
+    count = parameter_count(build_model(recipe.model, recipe.task.sizes))
     budget = ", ".join(f"{getattr(recipe, bound):g} {bound}" for bound in BUDGET if getattr(recipe, bound))
     minutes = f"{recipe.expected_minutes:g}" if recipe.expected_minutes else ""
     units = f"{recipe.model.hidden_size:,}"

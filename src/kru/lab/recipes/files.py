@@ -10,8 +10,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from kru.lab.recipes.settings import PROBLEMS, Recipe, problem_name, settings
+from kru.lab.recipes.settings import Recipe, settings
 from kru.lab.spelling import did_you_mean
+from kru.lab.tasks.registry import find_task, task_name
+from kru.nn.kinds import ModelSettings, expect_settings, find_kind, known_settings
 from kru.training.settings import BUDGET
 
 
@@ -46,21 +48,37 @@ def parse_recipe(text: str, name: str, *, where: str) -> Recipe:
         raise ValueError(f"{where}: {error}") from error
 
 
-def recipe_from(mapping: Mapping[str, Any], name: str) -> Recipe:
-    """The recipe of a nested mapping such as TOML gives, the problem's name as `name` in the table `task`."""
+def recipe_from(mapping: Mapping[str, Any], name: str, *, recorded: bool = False) -> Recipe:
+    """The recipe of a nested mapping such as TOML gives, the task's name as `name` in the table `task`.
+
+    Args:
+        recorded: whether it comes from a file of weights. Such a file may load no module that it names, and older ones
+            have every setting that any kind of model had.
+    """
     task = dict(_expect_table(mapping.get("task", {}), "task"))
-    problem = task.pop("name", None)
-    if not isinstance(problem, str) or problem not in PROBLEMS:
-        raise ValueError(f"task.name: expected one of {', '.join(PROBLEMS)}, got {problem!r}")
-    rest = {key: value for key, value in mapping.items() if key != "task"}
-    recipe: Recipe = _build(Recipe, rest, "", task=_build(PROBLEMS[problem], task, "task."), name=name)
+    problem = find_task(task.pop("name", None), imports=not recorded)
+    model = _model_from(_expect_table(mapping.get("model", {}), "model"), recorded=recorded)
+    rest = {key: value for key, value in mapping.items() if key not in ("task", "model")}
+    recipe: Recipe = _build(Recipe, rest, "", task=_build(problem, task, "task."), model=model, name=name)
     return recipe
+
+
+def _model_from(mapping: Mapping[str, Any], *, recorded: bool) -> ModelSettings:
+    kind = _value(str, mapping.get("kind", "kru"), "model.kind")
+    own = find_kind(kind, imports=not recorded).settings
+    applies = {entry.name for entry in fields(own)}
+    others = {key for key in mapping if key not in applies and key in known_settings()}
+    if not recorded:
+        expect_settings(kind, sorted(others))
+    kept = {key: value for key, value in mapping.items() if key not in others}
+    config: ModelSettings = _build(own, {**kept, "kind": kind}, "model.")
+    return config
 
 
 def recipe_mapping(recipe: Recipe) -> dict[str, Any]:
     """The inverse of `recipe_from`, for JSON."""
     mapping = asdict(recipe)
-    mapping["task"] = {"name": problem_name(recipe.task), **mapping["task"]}
+    mapping["task"] = {"name": task_name(recipe.task), **mapping["task"]}
     del mapping["name"]
     return mapping
 

@@ -6,11 +6,11 @@ from typing import Any
 from torch import nn
 
 import kru
-from kru.lab.models import Model
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.report.text import columns
 from kru.lab.result import model_in, read_result, read_weights
 from kru.lab.run import CHECKPOINT, WEIGHTS, weights_path
+from kru.nn.model import SequenceModel
 from kru.nn.recurrent import Recurrent
 from kru.nn.spectrum import Spectrum
 from kru.optim.parameters import recurrent_parameters
@@ -18,7 +18,7 @@ from kru.training.checkpoint import Checkpoint
 from kru.training.metrics import read_metrics
 
 
-def load_run(run: Path) -> tuple[str, Model, list[dict[str, Any]]]:
+def load_run(run: Path) -> tuple[str, SequenceModel, list[dict[str, Any]]]:
     """Name, model and curve of a run (its best weights, else those of its checkpoint) or of weights."""
     if run.is_dir():
         metrics = run / "metrics.jsonl"
@@ -82,7 +82,7 @@ def spectrum_table(layer: Recurrent) -> str:
     return columns(header, rows)
 
 
-def draw_run(model: Model, curve: list[dict[str, Any]], path: Path) -> list[Path]:
+def draw_run(model: SequenceModel, curve: list[dict[str, Any]], path: Path) -> list[Path]:
     """The spectrum of each matrix, and the distance from unitary over training if that was recorded."""
     written = []
     for name, spectrum in spectra(model.layer).items():

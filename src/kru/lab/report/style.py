@@ -13,56 +13,33 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from kru.nn.kinds import KINDS
 from kru.training.files import write_atomically
 
-# The palette of Okabe and Ito; a model has the same colour in every figure.
-COLOURS = {
-    "kru": "#D55E00",
-    "kru-brief": "#D55E00",
-    "kru-further": "#D55E00",
-    "kru-lstm": "#E69F00",
-    "kru-gru": "#CC79A7",
-    "rnn": "#999999",
-    "lstm": "#0072B2",
-    "gru": "#56B4E9",
-    "rc-urnn": "#009E73",
-    "fc-urnn": "#000000",
-    "fc-urnn-116": "#000000",
-    "ornn": "#F0E442",
-    "eurnn": "#009E73",
-    "exprnn": "#882255",
-    "antisymmetric": "#44AA99",
-    "antisymmetric-gated": "#44AA99",
+# Recipes of a kind with another budget or size: the kind, the label, the line style.
+VARIANTS = {
+    "kru-brief": ("kru", "KRU, two epochs", "--"),
+    "kru-further": ("kru", "KRU, trained further", ":"),
+    "fc-urnn-116": ("fc-urnn", "FC uRNN, N=116", ":"),
 }
-LABELS = {
-    "kru": "KRU",
-    "kru-brief": "KRU, two epochs",
-    "kru-further": "KRU, trained further",
-    "kru-lstm": "KRU-LSTM",
-    "kru-gru": "KRU-GRU",
-    "rnn": "RNN",
-    "lstm": "LSTM",
-    "gru": "GRU",
-    "rc-urnn": "RC uRNN",
-    "fc-urnn": "FC uRNN",
-    "fc-urnn-116": "FC uRNN, N=116",
-    "ornn": "oRNN",
-    "eurnn": "EURNN",
-    "exprnn": "expRNN",
-    "antisymmetric": "AntisymmetricRNN",
-    "antisymmetric-gated": "AntisymmetricRNN, gated",
-}
-DASHES = {
-    "kru-brief": "--",
-    "kru-further": ":",
-    "rnn": "-.",
-    "gru": "-.",
-    "lstm": "--",
-    "fc-urnn-116": ":",
-    "eurnn": ":",
-    "antisymmetric-gated": "--",
-}
-"""Line styles besides the plain one, so that a figure can also be read without colours."""
+
+
+def _looks() -> dict[str, tuple[str, str, str]]:
+    """Label, colour and line style of every kind, each followed by its variants."""
+    looks = {}
+    for kind in KINDS.values():
+        looks[kind.name] = (kind.label, kind.colour, kind.dash)
+        for name, (base, label, dash) in VARIANTS.items():
+            if base == kind.name:
+                looks[name] = (label, kind.colour, dash)
+    return looks
+
+
+LABELS = {name: label for name, (label, _, _) in _looks().items()}
+COLOURS = {name: colour for name, (_, colour, _) in _looks().items()}
+"""A model has the same colour in every figure."""
+DASHES = {name: dash for name, (_, _, dash) in _looks().items()}
+"""Line styles, so that a figure can also be read without colours."""
 
 _STYLE: Any = {
     "font.size": 13,

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.recipes.settings import ModelConfig, Recipe
+from kru.lab.recipes.settings import Recipe
+from kru.nn.kinds import model_settings
 from kru.training.settings import EvaluationSettings, GrowthSettings, OptimizerSettings, ScheduleSettings
 
 TASKS = ("jsb", "piano-midi", "timit")
@@ -56,7 +57,7 @@ class Setting:
 def unitary_settings(task: str, epochs: int) -> list[Setting]:
     """The strength of the soft unitary constraint, from none at all to exactly unitary factors."""
     base = _plain(task, epochs or EPOCHS[task])
-    exact = replace(base, penalty=0.0, model=replace(base.model, constraint="exact"))
+    exact = replace(base, penalty=0.0, model=base.model.changed(constraint="exact"))
     return [
         Setting(task, NONE, replace(base, penalty=0.0)),
         *(Setting(task, f"{strength:.0e}", replace(base, penalty=strength)) for strength in STRENGTHS),
@@ -107,13 +108,13 @@ def growth_settings(task: str, epochs: int) -> list[Setting]:
     base = _base(task, epochs or GROWTH_EPOCHS[task])
     base = replace(
         base,
-        model=replace(base.model, dropout=0.3 if task == "jsb" else 0.0),
+        model=base.model.changed(dropout=0.3 if task == "jsb" else 0.0),
         optimizer=OptimizerSettings("adam", 3e-3, recurrent_scale=0.1),
         schedule=ScheduleSettings(),
     )
     if task == "ptb-small":
         # 411 units have two factors, 256 have eight. Real with tanh, so that all runs take minutes and learn.
-        model = ModelConfig(hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
+        model = model_settings(hidden_size=256, factors=(2,) * 8, field="real", nonlinearity="tanh")
         base = replace(base, model=model, penalty=0.01, evaluation=EvaluationSettings(200, 50, 60_000))
     small = sum(size**2 for size in base.model.factors)
     patience, gain = STALLS[task]
@@ -121,7 +122,7 @@ def growth_settings(task: str, epochs: int) -> list[Setting]:
     raised = replace(growth, max_parameters=TERMS * small, by="rank")
     return [
         Setting(task, SMALL, base),
-        Setting(task, LARGE, replace(base, model=replace(base.model, factors=(base.model.hidden_size,)))),
+        Setting(task, LARGE, replace(base, model=base.model.changed(factors=(base.model.hidden_size,)))),
         Setting(task, MERGED, replace(base, growth=growth)),
         Setting(task, RAISED, replace(base, growth=raised)),
     ]
@@ -152,7 +153,7 @@ def _plain(task: str, epochs: int) -> Recipe:
     base = _base(task, epochs)
     return replace(
         base,
-        model=replace(base.model, dropout=0.0),
+        model=base.model.changed(dropout=0.0),
         optimizer=OptimizerSettings("adam", LEARNING_RATES[task]),
         schedule=SCHEDULES[task],
     )

@@ -87,7 +87,7 @@ def summary(findings: Findings, most: int) -> str:
 def best_command(findings: Findings) -> str:
     """The `kru train` line of the best trial."""
     settings = findings.settings
-    recipe = recipe_from(settings["recipe"], settings["name"])
+    recipe = recipe_from(settings["recipe"], settings["name"], recorded=True)
     space = parse_space(settings["space"], recipe)
     return command_line(space.apply(recipe, findings.best[0].params), settings["source"])
 

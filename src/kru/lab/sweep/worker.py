@@ -12,12 +12,12 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from kru.lab.models import build_model, problem_sizes
 from kru.lab.recipes.settings import Recipe
 from kru.lab.run import CHECKPOINT, BusyRunError, DivergedRunError, Place, train
 from kru.lab.sweep.locks import LockLostError
 from kru.lab.sweep.storage import DATABASE_ERRORS
 from kru.lab.sweep.sweep import DIVERGED, TEST, Claimed, Sweep
+from kru.nn.model import build_model
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.interrupt import Interrupted, Interruptible
 from kru.training.loop import Event
@@ -156,7 +156,7 @@ def _recipe(sweep: Sweep, claimed: Claimed, told: str) -> Recipe:
     """The recipe of a trial; one of which no model can be made is the end of the trial and of the sweep."""
     try:
         recipe = sweep.settings.space.apply(sweep.settings.recipe, claimed.values)
-        build_model(recipe.model, problem_sizes(recipe.task))
+        build_model(recipe.model, recipe.task.sizes)
     except ValueError as error:
         sweep.tell(claimed, None, TrialState.FAIL)
         raise ValueError(f"{told}: {error}") from error

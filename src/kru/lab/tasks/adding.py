@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kru.lab.tasks.generated import check_generated, generated_size, global_indices
+from kru.nn.model import Sizes
 from kru.training import counter
 from kru.training.task import Batch, Batches, Measure, Score, SequenceTask, Split
 
@@ -30,6 +31,18 @@ class Adding:
     seed: int = 0
     short_length: int = 100
     short_epochs: int = 0
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(2, 1, last_only=True)
+
+    @property
+    def label(self) -> str:
+        return f"Adding, T = {self.T}"
+
+    def with_length(self, length: int) -> "Adding":
+        """The same with sequences of this many steps, always."""
+        return replace(self, T=length, short_epochs=0)
 
     def load(self, data_dir: str | Path | None = None) -> "AddingTask":
         """Nothing is read: the sequences are generated."""

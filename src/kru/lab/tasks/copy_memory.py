@@ -1,7 +1,7 @@
 """Copy memory: recall ten symbols after T steps."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kru.lab.tasks.generated import check_generated, generated_size, global_indices
+from kru.nn.model import Sizes
 from kru.training import counter
 from kru.training.task import Batch, Measure, Score, SequenceTask, Split, cross_entropy, cross_entropy_score
 
@@ -27,6 +28,18 @@ class CopyMemory:
 
     T: int = 1000
     seed: int = 0
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(10, 10, last_only=False, symbols=True)
+
+    @property
+    def label(self) -> str:
+        return f"Copy memory, T = {self.T}"
+
+    def with_length(self, length: int) -> "CopyMemory":
+        """The same with this gap."""
+        return replace(self, T=length)
 
     def load(self, data_dir: str | Path | None = None) -> "CopyMemoryTask":
         """Nothing is read: the sequences are generated."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kru.lab.data import DataError, find
 from kru.lab.tasks.idx import read_idx
+from kru.nn.model import Sizes
 from kru.training import counter
 from kru.training.task import Batch, Measure, Score, SequenceTask, Split, accuracy_score, cross_entropy
 
@@ -33,6 +34,14 @@ class Mnist:
     """MNIST in `order` "plain" or "permuted", 784 steps of one pixel, or "rows", 28 steps of 28 pixels."""
 
     order: Order = "plain"
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(28 if self.order == "rows" else 1, CLASSES, last_only=True)
+
+    @property
+    def label(self) -> str:
+        return f"MNIST, {self.order} order" if self.order != "rows" else "MNIST, rows"
 
     def load(self, data_dir: str | Path | None = None) -> "MnistTask":
         if self.order not in get_args(Order):

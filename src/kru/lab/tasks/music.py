@@ -12,6 +12,7 @@ from torch.nn import functional
 from kru.lab.data import DATASETS, DataError, find
 from kru.lab.tasks.matlab import read_cells
 from kru.lab.tasks.padding import by_length, lengths_of, pad
+from kru.nn.model import Sizes
 from kru.training.task import Batch, Measure, Score, SequenceTask, Split
 
 KEYS = 88
@@ -25,6 +26,14 @@ class Music:
     """Piano rolls: `collection` jsb, piano-midi, nottingham or the path of a .mat file of the same form."""
 
     collection: str = "jsb"
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(KEYS, KEYS, last_only=False)
+
+    @property
+    def label(self) -> str:
+        return f"Music, {Path(self.collection).stem}"
 
     def load(self, data_dir: str | Path | None = None) -> "MusicTask":
         if self.collection in COLLECTIONS:

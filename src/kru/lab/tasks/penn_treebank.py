@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kru.lab.data import DataError, find
+from kru.nn.model import Sizes
 from kru.training.task import (
     IGNORED,
     Batch,
@@ -26,12 +27,23 @@ from kru.training.task import (
 # How many steps an evaluation batch has; since the state is carried, it changes the speed and not the result.
 EVALUATION_STEPS = 250
 
+CHARACTERS = 50
+"""How many different ones the text has; known without it."""
+
 
 @dataclass(frozen=True)
 class PennTreebank:
     """Penn Treebank characters, with back-propagation through time truncated to `bptt` steps."""
 
     bptt: int = 30
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(CHARACTERS, CHARACTERS, last_only=False, symbols=True)
+
+    @property
+    def label(self) -> str:
+        return "Penn Treebank characters"
 
     def load(self, data_dir: str | Path | None = None) -> "PennTreebankTask":
         if self.bptt < 1:

@@ -16,6 +16,7 @@ from kru.lab.tasks import mfcc
 from kru.lab.tasks.padding import by_length, lengths_of, pad
 from kru.lab.tasks.phones import FOLDED_PHONES, PHONES, fold
 from kru.lab.tasks.speech_files import Utterance, open_corpus, phones_at
+from kru.nn.model import Sizes
 from kru.training.task import (
     IGNORED,
     Batch,
@@ -47,6 +48,14 @@ class Timit:
 
     corpus: str = ""
     folded: bool = False
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(mfcc.FEATURES, len(FOLDED_PHONES if self.folded else PHONES), last_only=False)
+
+    @property
+    def label(self) -> str:
+        return f"TIMIT frames, {39 if self.folded else 61} phones"
 
     def load(self, data_dir: str | Path | None = None) -> "TimitTask":
         with open_corpus(self._locate(data_dir)) as utterances:
