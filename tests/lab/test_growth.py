@@ -95,7 +95,7 @@ def growing(tiny, by="merge", **model):
     return replace(
         recipe,
         growth=GrowthSettings(10**4 if by == "merge" else 180, by, patience=0, gain=0.5, factor=1.0),
-        model=replace(recipe.model, **model),
+        model=recipe.model.changed(**model),
         optimizer=replace(recipe.optimizer, name="adam" if model else "rmsprop"),
     )
 

@@ -13,7 +13,7 @@ from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint, Progress, read_tensors, write_tensors
 from kru.training.files import write_atomically
 
-RECIPE = Recipe(CopyMemory(12), model_settings(factors=(16, 8)), steps=5, name="mine")
+RECIPE = Recipe(task=CopyMemory(12), model=model_settings(factors=(16, 8)), steps=5, name="mine")
 
 
 def checkpoint(carried=None):

@@ -36,7 +36,8 @@ def case(kind, tiny):
     recipe = load_recipe(tiny)
     if kind == "copy":
         return recipe, recipe.task.load()
-    model = replace(recipe.model, kind=kind, hidden_size=6, field="real", dropout=0.2)
+    own = {"field": "real"} if kind == "kru" else {}
+    model = recipe.model.changed(kind, hidden_size=6, dropout=0.2, **own)
     evaluation = replace(recipe.evaluation, batch_size=3, sequences=0)
     adam = replace(recipe.optimizer, name="adam")
     recipe = with_budget(

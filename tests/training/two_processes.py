@@ -28,9 +28,9 @@ def music(sequences):
     rolls = [(chance.random((length, 88)) < 0.1).astype(np.uint8) for length, _ in zip(lengths, range(20))]  # noqa: B905
     splits = {"train": rolls[:sequences], "valid": rolls[5:12], "test": rolls[12:]}
     recipe = Recipe(
-        Music(),
-        model_settings("kru", 12, field="real", nonlinearity="tanh"),
-        OptimizerSettings("adam", 3e-3, clip=1.0),
+        task=Music(),
+        model=model_settings("kru", 12, field="real", nonlinearity="tanh"),
+        optimizer=OptimizerSettings("adam", 3e-3, clip=1.0),
         evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
@@ -43,9 +43,9 @@ def text(kind, **model):
     # Five streams of 87 or 88 characters: the last window has a step in which only the first of them go on.
     letters = ("the cat sat on the mat\nand the dog ran after it\n" * 12)[: 5 * 87 + 2]
     recipe = Recipe(
-        PennTreebank(29),
-        model_settings(kind, 6, **({"field": "real"} if kind == "kru" else {}), **model),
-        OptimizerSettings("adam", 1e-2),
+        task=PennTreebank(29),
+        model=model_settings(kind, 6, **({"field": "real"} if kind == "kru" else {}), **model),
+        optimizer=OptimizerSettings("adam", 1e-2),
         evaluation=EvaluationSettings(batch_size=3),
         batch_size=5,
         penalty=0.1,
@@ -58,8 +58,8 @@ def text(kind, **model):
 
 def growing(by="merge"):
     recipe = Recipe(
-        Adding(9),
-        model_settings("kru", 8),
+        task=Adding(9),
+        model=model_settings("kru", 8),
         growth=GrowthSettings(200, by, patience=0, gain=0.5, factor=1.0),
         evaluation=EvaluationSettings(every=4, sequences=40),
         batch_size=3,

@@ -74,10 +74,15 @@ class ModelSettings:
             "input_scale": self.input_scale,
         }
 
-    def changed(self, **settings: Any) -> "ModelSettings":
-        """The same kind with some settings changed."""
-        expect_settings(self.kind, settings)
-        return replace(self, **settings)
+    def changed(self, kind: str = "", **settings: Any) -> "ModelSettings":
+        """The same model with some settings changed. A new kind keeps the settings that both kinds have."""
+        kind = kind or self.kind
+        if kind == self.kind:
+            expect_settings(kind, settings)
+            return replace(self, **settings)
+        applies = {entry.name for entry in fields(find_kind(kind).settings)} - {"kind"}
+        shared = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in applies}
+        return model_settings(kind, **shared | settings)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Options of commands whose first argument is a recipe, each setting of which is an option as well."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from kru.lab.cli import UsageError, parse
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.recipes.settings import Recipe
-from kru.nn.kinds import expect_settings, find_kind, known_settings, model_settings
+from kru.nn.kinds import expect_settings, find_kind, known_settings
 from kru.training.settings import BUDGET
 
 RECIPE_HELP = """\
@@ -45,13 +45,8 @@ def of_kind(recipe: Recipe, arguments: Sequence[str]) -> Recipe:
             kind = arguments[index].partition("=")[2]
     if kind == recipe.model.kind:
         return recipe
-    applies = {entry.name for entry in fields(find_kind(kind, imports=True).settings)} - {"kind"}
-    shared = {
-        entry.name: getattr(recipe.model, entry.name)
-        for entry in fields(recipe.model)
-        if entry.name in applies
-    }
-    return replace(recipe, model=model_settings(kind, **shared))
+    find_kind(kind, imports=True)
+    return replace(recipe, model=recipe.model.changed(kind))
 
 
 def expect_applying(recipe: Recipe, arguments: Sequence[str]) -> None:
