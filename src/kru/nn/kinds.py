@@ -2,8 +2,9 @@
 
 >>> from kru.nn.kinds import build_layer, model_settings
 >>> build_layer(model_settings("ornn", 16, reflections=4), input_size=3)
-ORNN(3, 16, nonlinearity=modrelu, learn_initial=True
-  (recurrent_l0): HouseholderMatrix(16, reflections=4)
+ORNN(
+  3, 16, nonlinearity=modrelu, learn_initial=True
+  (recurrent_l0): HouseholderMatrix(16x16, field=real, constraint=exact, reflections=4)
 )
 
 A kind of your own is a `Kind` that you `register`, that an installed package offers as an entry point of the group
