@@ -15,8 +15,8 @@ from kru.baselines import AntisymmetricRNN
 from kru.export import c99, onnx, program
 from kru.export.names import as_comment
 from kru.lab.cli import main
-from kru.lab.models import Model
 from kru.matrices import RecurrentMatrix
+from kru.nn.model import SequenceModel
 
 from .compiled import WARNINGS, run, tool
 
@@ -103,7 +103,7 @@ def test_maps(arguments, message: str, tmp_path) -> None:
 
 def test_a_model_has_its_own_maps(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"output: expected none for a model.*; pass its layer"):
-        c99(Model(kru.KRU(2, 4), 3, last_only=True), tmp_path / "out", output=nn.Linear(8, 3))
+        c99(SequenceModel(kru.KRU(2, 4), 3, readout="last"), tmp_path / "out", output=nn.Linear(8, 3))
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -151,7 +151,7 @@ EVIL = 'x */ #error injected\n#include "/etc/passwd" ??/ \\ /* é \u2028 %s'
 
 
 def weights_named(name: str, path: Path) -> Path:
-    model = Model(kru.KRU(1, 4), 10, last_only=True)
+    model = SequenceModel(kru.KRU(1, 4), 10, readout="last")
     contents = {"recipe": {"task": {"name": "mnist"}, "model": {"hidden_size": 4}}, "name": name}
     save_file(model.state_dict(), path, {"format": "kru 1", "kru": json.dumps(contents)})
     return path
