@@ -78,7 +78,7 @@ def test_other_formats(form: str, run_folder, tmp_path, capsys) -> None:
     [
         (["nothing", "--to", "c99", "-o", "o"], "nothing: no such weights"),
         (["{run}", "--to", "tflite", "-o", "o"], "invalid choice 'tflite'"),
-        (["{run}", "--to", "onnx", "--int8", "-o", "o"], "int8: expected --to c99, got --to onnx"),
+        (["{run}", "--to", "onnx", "--int8", "-o", "o"], "int8: expected --to c99 or js, got --to onnx"),
         (["{run}", "--to", "c99", "-o", "o", "--name", "x;y"], "name: expected a letter"),
         (["{run}", "--to", "c99", "-o", "there"], "there: exists; expected the name of a new folder"),
         (["{run}/checkpoint.safetensors", "--to", "c99", "-o", "o"], "its tensors don't fit the model"),

@@ -15,32 +15,33 @@ from kru.lab.run import weights_path
 
 @dataclass(frozen=True)
 class Options:
-    """Write a trained model as ONNX, as C99 for microcontrollers, or as torch.export programs."""
+    """Write a trained model as ONNX, as C99 for microcontrollers, as JavaScript, or as torch.export programs."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
     """weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
-    to: Literal["onnx", "c99", "pt2"]
+    to: Literal["onnx", "c99", "js", "pt2"]
     """the format"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
     """a new folder for the files"""
     name: str = "model"
     """how files, and identifiers in C, begin"""
     int8: bool = False
-    """c99: store large matrices as integers of 8 bits with a scale for each row"""
+    """c99, js: store large matrices as integers of 8 bits with a scale for each row"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "export", arguments)
-    if options.int8 and options.to != "c99":
-        raise ValueError(f"int8: expected --to c99, got --to {options.to}")
+    if options.int8 and options.to not in ("c99", "js"):
+        raise ValueError(f"int8: expected --to c99 or js, got --to {options.to}")
     recipe, model = read_weights(weights_path(options.weights))
     about: dict[str, Any] = {
         "origin": f"{recipe.name} seed {recipe.seed}",
         "symbols": recipe.task.sizes.symbols,
     }
     written: export.Export
-    if options.to == "c99":
-        written = export.c99(model, options.out, name=options.name, int8=options.int8, **about)
+    if options.to in ("c99", "js"):
+        source = export.c99 if options.to == "c99" else export.javascript
+        written = source(model, options.out, name=options.name, int8=options.int8, **about)
     else:
         write = export.onnx if options.to == "onnx" else export.program
         written = write(model, options.out, name=options.name, **about)

@@ -1,0 +1,194 @@
+"""Functions in JavaScript that a generated module is made of.
+
+Sums are in double precision; states and outputs are rounded to float32.
+"""
+
+from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
+
+BASE = """
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+const sigmoid = (z) => 1 / (1 + Math.exp(-z));
+
+// The product of a row of a matrix with x from `start` on.
+function dot(w, row, x, start) {
+  let sum = 0;
+  for (let q = 0, at = row * w.columns; q < w.columns; q++) sum += w.values[at + q] * x[start + q];
+  return w.scale ? sum * w.scale[row] : sum;
+}
+
+// y[p, m] = sum_q W[p, q] x[m, q] for one factor after the other, each of which moves its index to the front.
+function kronecker(factors, x, complex) {
+  for (const w of factors) {
+    const y = (w.out ??= new Float32Array((x.length / w.columns) * w.rows));
+    const half = complex ? x.length / 2 : x.length;
+    const count = half / w.columns;
+    for (let m = 0; m < count; m++) {
+      const at = m * w.columns;
+      for (let p = 0; p < w.rows; p++) {
+        y[p * count + m] = dot(w, p, x, at) - (complex ? dot(w, w.rows + p, x, half + at) : 0);
+        if (complex) {
+          y[(w.rows + p) * count + m] = dot(w, p, x, half + at) + dot(w, w.rows + p, x, at);
+        }
+      }
+    }
+    x = y;
+  }
+  return x;
+}
+
+// W h of a gate, a sum of Kronecker products.
+function recurrent(layer, gate, h) {
+  const [first, ...others] = layer.gates[gate].map((factors) => kronecker(factors, h, layer.complex));
+  return others.length ? first.map((value, i) => others.reduce((sum, y) => sum + y[i], value)) : first;
+}
+
+// U x + bias of all gates; a symbol x is a column of U.
+function inputPart(layer, x) {
+  const { weight: w, bias, nonlinearity } = layer;
+  const a = (layer.a ??= new Float32Array(w.rows));
+  for (let i = 0; i < w.rows; i++) {
+    const part = typeof x === "number"
+      ? w.values[i * w.columns + x] * (w.scale ? w.scale[i] : 1)
+      : dot(w, i, x, 0);
+    a[i] = part + (bias && nonlinearity !== "modrelu" ? bias[i] : 0);
+  }
+  return a;
+}
+
+const affine = (w, bias) => (x) =>
+  Float32Array.from({ length: w.rows }, (_, i) => dot(w, i, x, 0) + (bias ? bias[i] : 0));
+"""
+
+CELLS = {
+    "elman": f"""
+function elman(layer, {{ h }}, x) {{
+  const a = inputPart(layer, x), w = recurrent(layer, 0, h), {{ units, complex, nonlinearity }} = layer;
+  for (let i = 0; i < (complex && nonlinearity === "modrelu" ? units : layer.size); i++) {{
+    const z = Math.fround(a[i] + w[i]);
+    if (nonlinearity === "modrelu") {{
+      const im = complex ? Math.fround(a[units + i] + w[units + i]) : 0;
+      const size = complex ? Math.sqrt(z * z + im * im) : Math.abs(z);
+      const scale = Math.max(size + layer.bias[i], 0) / Math.max(size, {MODRELU_FLOOR});
+      h[i] = z * scale;
+      if (complex) h[units + i] = im * scale;
+    }} else if (nonlinearity === "tanh") h[i] = Math.tanh(z);
+    else if (nonlinearity === "relu") h[i] = Math.max(z, 0);
+    else if (nonlinearity === "leaky_relu") h[i] = z > 0 ? z : {LEAK} * z;
+    else h[i] = z;
+  }}
+}}
+""",
+    "lstm": """
+function lstm(layer, { h, c }, x) {
+  const a = inputPart(layer, x), n = layer.units;
+  const [wi, wf, wg, wo] = [0, 1, 2, 3].map((gate) => recurrent(layer, gate, h));
+  for (let j = 0; j < n; j++) {
+    const i = sigmoid(a[j] + wi[j]), f = sigmoid(a[n + j] + wf[j]), o = sigmoid(a[3 * n + j] + wo[j]);
+    c[j] = f * c[j] + i * Math.tanh(a[2 * n + j] + wg[j]);
+    h[j] = o * Math.tanh(c[j]);
+  }
+}
+""",
+    "gru": """
+function gru(layer, { h }, x) {
+  const a = inputPart(layer, x), n = layer.units, d = layer.recurrentBias;
+  const [wr, wz, wn] = [0, 1, 2].map((gate) => recurrent(layer, gate, h));
+  for (let j = 0; j < n; j++) {
+    const r = sigmoid(a[j] + wr[j]), z = sigmoid(a[n + j] + wz[j]);
+    const candidate = Math.tanh(a[2 * n + j] + r * (wn[j] + (d ? d[j] : 0)));
+    h[j] = (1 - z) * candidate + z * h[j];
+  }
+}
+""",
+}
+
+HEAD = {
+    "relu": "const relu = (y) => y.map((z) => Math.max(z, 0));",
+    "tanh": "const tanh = (y) => y.map(Math.tanh);",
+    # The name is taken by the function of one number; the head calls it by its vector form.
+    "sigmoid": "const sigmoids = (y) => y.map(sigmoid);",
+    "gelu": """
+// z times the normal distribution up to z; the series of the error function has positive terms only.
+const gelu = (y) => y.map((z) => {
+  const x = Math.min(Math.abs(z) * Math.SQRT1_2, 6);
+  let term = x, sum = x;
+  for (let n = 1; term > 1e-17 * sum; n++) sum += term *= (2 * x * x) / (2 * n + 1);
+  const erf = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+  return 0.5 * z * (1 + Math.sign(z) * erf);
+});
+""",
+    "softmax": """
+const softmax = (y) => {
+  const largest = Math.max(...y), powers = Array.from(y, (z) => Math.exp(z - largest));
+  const sum = powers.reduce((a, b) => a + b, 0);
+  return Float32Array.from(powers, (power) => power / sum);
+};
+""",
+    "log_softmax": """
+const log_softmax = (y) => {
+  const largest = Math.max(...y);
+  const sum = Math.log(y.reduce((total, z) => total + Math.exp(z - largest), 0)) + largest;
+  return y.map((z) => z - sum);
+};
+""",
+}
+
+STREAM = """
+/** A stream with a state of its own. */
+export function create() {
+  let states, mean, count;
+
+  /** Start a sequence. */
+  function reset() {
+    states = model.layers.map(({ size, initial }) => ({
+      h: initial ? initial.slice() : new Float32Array(size),
+      c: new Float32Array(size),
+    }));
+    mean = new Float64Array(states.at(-1).h.length);
+    count = 0;
+  }
+
+  /** One time step: an array of values, or a symbol. */
+  function step(x) {
+    x = read(x);
+    model.layers.forEach((layer, index) => {
+      layer.cell(layer, states[index], x);
+      x = states[index].h;
+    });
+    if (model.pooling === "mean") {
+      count += 1;
+      x.forEach((value, i) => (mean[i] += (value - mean[i]) / count));
+      x = mean;
+    }
+    const outputs = model.head.reduce((y, part) => part(y), Float32Array.from(x));
+    if (!model.labels) return { outputs };
+    const best = outputs.length > 1 ? outputs.indexOf(Math.max(...outputs)) : Number(outputs[0] > model.threshold);
+    return { outputs, label: model.labels[best], ...(model.probabilities && { probabilities: outputs }) };
+  }
+
+  /** A whole sequence: the result of each step, or the last one if the model has one for a sequence. */
+  function run(sequence) {
+    reset();
+    const results = Array.from(sequence, step);
+    return model.pooling === "all" ? results : results.at(-1);
+  }
+
+  reset();
+  return { reset, step, run };
+}
+
+function read(x) {
+  const { inputs, symbols, embedding: w, scaling } = model;
+  if (symbols) {
+    if (!Number.isInteger(x) || x < 0 || x >= inputs) throw new RangeError(`x: expected 0 to ${inputs - 1}, got ${x}`);
+    if (!w) return x;
+    const row = w.values.subarray(x * w.columns, (x + 1) * w.columns);
+    return Float32Array.from(row, (value) => value * (w.scale ? w.scale[x] : 1));
+  }
+  if (x?.length !== inputs) throw new RangeError(`x: expected ${inputs} values, got ${x?.length}`);
+  const scaled = (value, i) => (Math.fround(value) - scaling.mean[i]) / scaling.scale[i];
+  return scaling ? Float32Array.from(x, scaled) : Float32Array.from(x);
+}
+
+export const { reset, step, run } = create();
+"""
