@@ -1,6 +1,6 @@
 """Recurrent networks whose recurrent matrix is a Kronecker product of small, nearly unitary factors."""
 
-from kru import baselines
+from kru import baselines, reservoir
 from kru.compression import compress
 from kru.linalg.factors import choose_factors
 from kru.linalg.nearest import nearest_kronecker
@@ -24,6 +24,7 @@ __all__ = [
     "nearest_kronecker",
     "optimizer",
     "parameter_count",
+    "reservoir",
     "spectrum",
     "unitary_penalty",
 ]

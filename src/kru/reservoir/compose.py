@@ -1,6 +1,8 @@
 """Deep and parallel reservoirs: several that act as one."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ class _Composed(nn.Module):
             raise ValueError("reservoirs: expected at least one, got none")
         self.reservoirs = nn.ModuleList(reservoirs)
         self.input_size: int = reservoirs[0].input_size  # type: ignore[assignment]
-        self.output_size = sum(int(reservoir.output_size) for reservoir in reservoirs)  # type: ignore[arg-type]
+        self.output_size = sum(cast(int, reservoir.output_size) for reservoir in reservoirs)
 
     def forward(self, input: Tensor, hx: States | None = None) -> tuple[Tensor, States]:
         """Inputs (T, B, D) to states (T, B, S), S the sum over all reservoirs, and the last states, one of each."""
@@ -40,7 +42,7 @@ class Deep(_Composed):
 
     def __init__(self, reservoirs: Sequence[nn.Module]) -> None:
         super().__init__(reservoirs)
-        for k, (lower, upper) in enumerate(zip(reservoirs, reservoirs[1:], strict=False)):
+        for k, (lower, upper) in enumerate(pairwise(reservoirs)):
             if upper.input_size != lower.output_size:
                 raise ValueError(
                     f"reservoirs[{k + 1}]: expected input_size={lower.output_size}, the output of the one below, "

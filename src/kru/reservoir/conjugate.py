@@ -8,7 +8,13 @@ from kru.reservoir.ridge import Rows
 
 
 def fit_conjugate_gradients(
-    rows: Rows, features: int, outputs: int, strength: float, *, tolerance: float = 1e-6, iterations: int = 200
+    rows: Rows,
+    features: int,
+    outputs: int,
+    strength: float,
+    *,
+    tolerance: float = 1e-6,
+    iterations: int = 200,
 ) -> Linear:
     """argmin sum |V f + c - y|^2 + strength |V|^2 with memory O(S O), for reservoirs too large for S^2 numbers.
 

@@ -25,7 +25,7 @@ class NormalEquations:
     >>> equations = NormalEquations(2, 1)
     >>> features = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 3.0]])
     >>> equations.add(features, features @ torch.tensor([[1.0], [2.0]]) + 5)
-    >>> [values.tolist() for values in equations.solve(0.0)]
+    >>> [values.round(decimals=9).tolist() for values in equations.solve(0.0)]
     [[[1.0, 2.0]], [5.0]]
     """
 

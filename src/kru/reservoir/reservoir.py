@@ -160,6 +160,27 @@ class Reservoir(Elman):
         assert isinstance(bias, nn.Parameter)
         bias.copy_((2 * torch.rand(bias.shape, dtype=torch.float64) - 1) * bias_scaling)
 
+    def _scan(
+        self,
+        x: Tensor,
+        suffix: str,
+        reverse: bool,
+        start: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if self.leak is None:
+            return super()._scan(x, suffix, reverse, start, lengths, dtype)
+        leak = self.leak.repeat(2) if self.leak.dim() and self.field == "complex" else self.leak
+        h = x.new_zeros(x.shape[1], self.state_size) if start is None else start[0]
+        states = []
+        for t in range(len(x)):
+            _, (new,) = super()._scan(x[t : t + 1], suffix, reverse, (h,), None, dtype)
+            new = h + leak.to(dtype) * (new - h)
+            h = new if lengths is None else torch.where((t < lengths).unsqueeze(1), new, h)
+            states.append(h)
+        return torch.stack(states), (h,)
+
     def _factor(self, drawn: Tensor) -> Tensor:
         """A factor as the settings want it, from the random unitary one that the matrix came with."""
         if self._normal:
@@ -172,7 +193,9 @@ class Reservoir(Elman):
 
     def extra_repr(self) -> str:
         radius = self._draw[0]
-        leak = "" if self.leak is None else ", leak=..." if self.leak.dim() else f", leak={self.leak.item():g}"
+        leak = (
+            "" if self.leak is None else ", leak=..." if self.leak.dim() else f", leak={self.leak.item():g}"
+        )
         return f"{super().extra_repr()}, spectral_radius={radius:g}{leak}"
 
 

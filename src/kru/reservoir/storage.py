@@ -1,0 +1,103 @@
+"""Fitted echo state models as safetensors files: tensors, and settings as JSON."""
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from kru.reservoir.echo_state import EchoState
+from kru.reservoir.normal import Linear
+
+FORMAT = "kru echo state 1"
+PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_")
+"""Fitted attributes that are numbers or truth values."""
+
+
+def save(model: EchoState, path: str) -> None:
+    """Write settings, scaling, reservoir and read-out."""
+    if not hasattr(model, "linear_"):
+        raise ValueError(f"{type(model).__name__}: expected a fitted model to save")
+    tensors = {f"reservoir.{name}": value for name, value in model.reservoir_.state_dict().items()}
+    tensors |= {"readout.weight": model.linear_.weight, "readout.bias": model.linear_.bias}
+    tensors |= {"mean": torch.from_numpy(model.mean_), "scale": torch.from_numpy(model.scale_)}
+    if model.projection_ is not None:
+        tensors |= {"projection.signs": model.projection_.signs, "projection.rows": model.projection_.rows}
+    for name in ("feature_mean_", "feature_scale_"):
+        if hasattr(model, name):
+            tensors[name] = getattr(model, name)
+    if getattr(model, "_last", None) is not None:
+        tensors["last"] = torch.from_numpy(np.asarray(model._last, dtype=np.float64))
+        state = model._state if isinstance(model._state, tuple) else (model._state,)
+        tensors |= {f"state.{k}": value for k, value in enumerate(state)}
+    settings: dict[str, Any] = {
+        "class": type(model).__name__,
+        "parameters": {name: _plain(value) for name, value in model.get_params().items()},
+        "fitted": {name: _plain(getattr(model, name)) for name in PLAIN if hasattr(model, name)},
+        "inputs": model.readout_inputs_,
+        "moments": model.moments_,
+    }
+    if hasattr(model, "classes_"):
+        settings["classes"] = model.classes_.tolist()
+    metadata = {"format": FORMAT, "settings": json.dumps(settings)}
+    save_file({name: value.detach().contiguous().clone() for name, value in tensors.items()}, path, metadata)
+
+
+def load(path: str, kind: type[EchoState]) -> EchoState:
+    """Read what `save` wrote; `kind` is the class that is expected, or a base of it."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        if metadata.get("format") != FORMAT:
+            raise ValueError(
+                f"{path}: expected a file of the format {FORMAT!r}, got {metadata.get('format')!r}"
+            )
+        settings = json.loads(metadata["settings"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    known = {one.__name__: one for one in _subclasses()}
+    found = known.get(settings["class"])
+    if found is None or not issubclass(found, kind):
+        raise ValueError(f"{path}: expected a {kind.__name__}, got a {settings['class']}")
+    model = found(**settings["parameters"])
+    model._build(int(settings["inputs"]), bool(settings["moments"]))
+    part = "reservoir."
+    model.reservoir_.load_state_dict(
+        {name[len(part) :]: value for name, value in tensors.items() if name.startswith(part)}
+    )
+    model.linear_ = Linear(tensors["readout.weight"], tensors["readout.bias"])
+    model.mean_, model.scale_ = tensors["mean"].numpy(), tensors["scale"].numpy()
+    if model.projection_ is not None:
+        model.projection_.signs = tensors["projection.signs"]
+        model.projection_.rows = tensors["projection.rows"]
+    for name in ("feature_mean_", "feature_scale_"):
+        if name in tensors:
+            setattr(model, name, tensors[name])
+    for name, value in settings["fitted"].items():
+        if name in PLAIN:
+            setattr(model, name, value)
+    model.errors_ = {}
+    if "classes" in settings:
+        model.classes_ = np.asarray(settings["classes"])
+    if "outputs_" in settings["fitted"]:
+        state = tuple(
+            tensors[f"state.{k}"] for k in range(sum(name.startswith("state.") for name in tensors))
+        )
+        model._state = None if not state else state[0] if model.layers == 1 else state
+        model._last = tensors["last"].numpy() if "last" in tensors else None
+    return model
+
+
+def _subclasses() -> list[type[EchoState]]:
+    from kru.reservoir.classifier import EchoStateClassifier
+    from kru.reservoir.forecaster import EchoStateForecaster
+    from kru.reservoir.regressor import EchoStateRegressor
+
+    return [EchoStateClassifier, EchoStateForecaster, EchoStateRegressor]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
