@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kru.ops import scan
+from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.reference import scan_reference
 
 GATES = {"elman": 1, "lstm": 4, "gru": 3}
@@ -151,16 +152,9 @@ def threads(count: int) -> Iterator[None]:
 
 def run_reference(case: ScanCase, tensors: dict[str, Tensor | None]) -> tuple[Tensor, Tensor, Tensor | None]:
     named, factors = split(tensors)
-    return scan_reference(
-        named.pop("x"),
-        named.pop("weight"),
-        factors,
-        **named,
-        cell=case.cell,
-        nonlinearity=case.nonlinearity,
-        is_complex=case.field == "complex",
-        reverse=case.reverse,
-    )
+    settings = case.settings
+    is_complex = settings.pop("field") == "complex"
+    return scan_reference(ScanArguments(factors=factors, **named, **settings, is_complex=is_complex))
 
 
 def run_dense(case: ScanCase, tensors: dict[str, Tensor | None]) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from kru.ops import scan
-from kru.ops.scan.reference import MODRELU_FLOOR, scan_reference
+from kru.ops.scan.arguments import ScanArguments
+from kru.ops.scan.cells import MODRELU_FLOOR
+from kru.ops.scan.reference import scan_reference
 
 FIELDS = ["real", "complex"]
 
@@ -24,18 +26,7 @@ def native_with_weight(field: str):
 
 def reference_with_weight(field: str):
     return lambda x, weight, b, h0, *factors: scan_reference(
-        x,
-        weight,
-        factors,
-        cell="elman",
-        nonlinearity="modrelu",
-        is_complex=field == "complex",
-        bias=b,
-        recurrent_bias=None,
-        h0=h0,
-        c0=None,
-        lengths=None,
-        reverse=False,
+        ScanArguments(x, weight, factors, bias=b, h0=h0, is_complex=field == "complex")
     )
 
 

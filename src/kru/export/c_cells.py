@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kru.export.c_product import Products, StoredProduct
 from kru.export.c_weights import Matrix, Weights
 from kru.export.network import Recurrence
-from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
+from kru.ops.scan.cells import LEAK, MODRELU_FLOOR
 
 
 @dataclass(frozen=True)

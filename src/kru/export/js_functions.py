@@ -3,7 +3,7 @@
 Sums are in double precision; states and outputs are rounded to float32.
 """
 
-from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
+from kru.ops.scan.cells import LEAK, MODRELU_FLOOR
 
 BASE = """
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kru.ops.scan.cells import CELLS
+
 Array = NDArray[np.float32]
 Matrix = NDArray[np.float32] | NDArray[np.complex64]
 
@@ -19,7 +21,7 @@ class Recurrence:
     """One layer in one direction: a cell of `kru.ops.scan`, with G gates and states of S values.
 
     Attributes:
-        cell: "elman", "lstm" or "gru".
+        cell: one of `kru.ops.scan.cells.CELLS`.
         nonlinearity: of the elman cell.
         is_complex: whether states are N real parts followed by N imaginary parts, S = 2N; else S = N.
         reverse: whether it runs from the last step to the first.
@@ -59,7 +61,7 @@ class Recurrence:
     @property
     def states(self) -> tuple[str, ...]:
         """What is carried from step to step."""
-        return ("h", "c") if self.cell == "lstm" else ("h",)
+        return CELLS[self.cell].states
 
 
 @dataclass(frozen=True)

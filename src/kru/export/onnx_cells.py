@@ -6,7 +6,7 @@ import numpy as np
 
 from kru.export.network import Array, Matrix, Recurrence, merge_small_factors
 from kru.export.onnx_graph import Graph
-from kru.ops.scan.reference import LEAK, MODRELU_FLOOR
+from kru.ops.scan.cells import LEAK, MODRELU_FLOOR
 
 
 class FactorConstant(NamedTuple):

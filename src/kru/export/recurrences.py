@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from kru.export.network import Array, Matrix, Recurrence
 from kru.nn.recurrent import Recurrent
 from kru.ops.kron.reference import terms_of
+from kru.ops.scan.cells import CELLS, NONLINEARITIES
 
-CELLS = ("elman", "lstm", "gru")
-NONLINEARITIES = ("modrelu", "tanh", "relu", "leaky_relu", "identity")
 TORCH_LAYERS = (nn.RNN, nn.LSTM, nn.GRU)
 
 Layer = Recurrent | nn.RNN | nn.LSTM | nn.GRU

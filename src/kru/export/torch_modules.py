@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 from kru.export.network import Affine, Array, Network, Recurrence, merge_small_factors
+from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.reference import input_part, scan_reference
 
 
@@ -47,20 +48,19 @@ class Direction(nn.Module):
 
     def advance(self, a: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The states (B, S) after one step with input part a (B, G * S)."""
-        _, h, c = scan_reference(
+        arguments = ScanArguments(
             a.unsqueeze(0),
             None,
             [self.get_buffer(f"factor_{f}") for f in range(self.count)],
-            cell=self.cell,
-            nonlinearity=self.nonlinearity,
-            is_complex=self.is_complex,
             bias=self.bias,
             recurrent_bias=self.recurrent_bias,
             h0=states[0],
             c0=states[1] if len(states) > 1 else None,
-            lengths=None,
-            reverse=False,
+            cell=self.cell,
+            nonlinearity=self.nonlinearity,
+            is_complex=self.is_complex,
         )
+        _, h, c = scan_reference(arguments)
         return (h,) if c is None else (h, c)
 
     def run(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

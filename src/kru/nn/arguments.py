@@ -5,7 +5,7 @@ import warnings
 
 import torch
 
-from kru.ops.scan.checks import NONLINEARITIES
+from kru.ops.scan.cells import NONLINEARITIES
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int, proj_size: int) -> None:

@@ -1,6 +1,7 @@
 """The GRU with Kronecker recurrent matrices."""
 
 from kru.nn.gated import Gated
+from kru.ops.scan.cells import CELLS
 
 
 class KRUGRU(Gated):
@@ -35,7 +36,7 @@ class KRUGRU(Gated):
     """
 
     cell = "gru"
-    gates = ("r", "z", "n")
+    gates = CELLS["gru"].gates
 
     def _bias_sizes(self) -> dict[str, int]:
-        return {"bias": 3 * self.hidden_size, "recurrent_bias": self.hidden_size}
+        return {"bias": len(self.gates) * self.hidden_size, "recurrent_bias": self.hidden_size}

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from kru.nn.gated import Gated
+from kru.ops.scan.cells import CELLS
 
 
 class KRULSTM(Gated):
@@ -36,8 +37,8 @@ class KRULSTM(Gated):
     """
 
     cell = "lstm"
-    gates = ("i", "f", "g", "o")
-    states = ("h", "c")
+    gates = CELLS["lstm"].gates
+    states = CELLS["lstm"].states
 
     def _reset_bias(self, bias: Tensor) -> None:
         bias.zero_()

@@ -63,8 +63,6 @@ class ChainCall(Structure):
     )
 
 
-CELLS = {"elman": 0, "lstm": 1, "gru": 2}
-NONLINEARITIES = {"identity": 0, "tanh": 1, "relu": 2, "modrelu": 3, "leaky_relu": 4}
 PART, DENSE, SYMBOLS = 0, 1, 2
 REAL_DTYPES = {torch.float32: 0, torch.float64: 1}
 DTYPES = {torch.float32: (0, 0), torch.float64: (1, 0), torch.complex64: (0, 1), torch.complex128: (1, 1)}

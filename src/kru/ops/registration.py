@@ -1,6 +1,5 @@
-"""How an operator is made known to torch: its schema, its CPU kernel, its shapes for tracing, its gradient."""
+"""How an operator is registered with torch: its schema, its CPU kernel, its shapes for tracing, its gradient."""
 
-import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -22,19 +21,19 @@ def register(
     """Register ``kru::name`` for a schema ``name(...) -> ...``."""
     name = schema.partition("(")[0]
     _library.define(schema)
-    _library.impl(name, _guarded(cpu), "CPU")
+    names = tuple(argument.name for argument in torch._C.parse_schema(schema).arguments)
+    _library.impl(name, _guarded(cpu, names), "CPU")
     torch.library.register_fake(f"kru::{name}", fake, lib=_library)
     if backward is not None:
         torch.library.register_autograd(f"kru::{name}", backward, setup_context=setup_context, lib=_library)
 
 
-def _guarded(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(kernel: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
     """The kernel as if it were written in C++ throughout: no mode sees or changes what it does inside.
 
     A default device or another mode could otherwise put the kernel's own tensors where its pointers cannot reach.
     Tensors that come in without the memory that their shapes promise are refused before anything reads them.
     """
-    names = tuple(inspect.signature(kernel).parameters)
 
     @wraps(kernel)
     def guarded(*arguments: Any) -> Any:

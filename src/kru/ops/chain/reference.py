@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from kru.ops.chain.stages import Stage, apply
-from kru.ops.scan.reference import input_part, modrelu
+from kru.ops.scan.cells import modrelu
+from kru.ops.scan.reference import input_part
 from kru.ops.time_steps import time_order
 
 
@@ -27,9 +28,10 @@ def chain_scan_reference(
         bias = part.new_zeros(size)
     h = part.new_zeros(part.shape[1], 2 * size) if h0 is None else h0
     states: list[Tensor] = [torch.empty(0)] * len(part)
+    parts = part.unbind(0)  # the gradient of part[t] would fill a tensor as large as part
     for t in time_order(len(part), reverse):
         turned = apply(stages, torch.complex(*h.chunk(2, dim=-1)))
-        new = modrelu(torch.cat([turned.real, turned.imag], dim=-1) + part[t], bias, is_complex=True)
+        new = modrelu(torch.cat([turned.real, turned.imag], dim=-1) + parts[t], bias, is_complex=True)
         if lengths is None:
             h = states[t] = new
         else:

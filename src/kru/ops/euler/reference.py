@@ -19,13 +19,14 @@ def euler_scan_reference(
     """The definition of what `euler_scan` computes, one step after the other, differentiable any number of times."""
     h = h0
     states: list[Tensor] = [torch.empty(0)] * len(part)
+    parts = part.unbind(0)  # the gradient of part[t] would fill a tensor as large as part
     for t in time_order(len(part), reverse):
         product = h @ matrix.mT
         if gated:
-            z, a = part[t].chunk(2, dim=-1)
+            z, a = parts[t].chunk(2, dim=-1)
             new = h + step * torch.sigmoid(product + z) * torch.tanh(product + a)
         else:
-            new = h + step * torch.tanh(product + part[t])
+            new = h + step * torch.tanh(product + parts[t])
         if lengths is None:
             h = states[t] = new
         else:

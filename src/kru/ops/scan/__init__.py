@@ -8,6 +8,7 @@ from torch import Tensor
 
 from kru.ops import bindings
 from kru.ops.scan import native  # noqa: F401 (registers the operator)
+from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.checks import check_scan_arguments, check_scan_types, check_scan_values
 from kru.ops.scan.reference import scan_reference
 
@@ -67,9 +68,21 @@ def scan(
     """
     if field not in ("real", "complex"):
         raise ValueError(f"field: expected real or complex, got {field!r}")
-    is_complex = field == "complex"
-    tensors = {"x": x, "weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
-    check_scan_types(tensors, factors, lengths, cell, nonlinearity, reverse)
+    arguments = ScanArguments(
+        x,
+        weight,
+        factors,
+        bias,
+        recurrent_bias,
+        h0,
+        c0,
+        lengths,
+        cell,
+        nonlinearity,
+        field == "complex",
+        reverse,
+    )
+    check_scan_types(arguments)
     fast = (
         bindings.library is not None
         and x.is_cpu
@@ -77,33 +90,14 @@ def scan(
         and factors[0].dtype in bindings.REAL_DTYPES
     )
     if fast and (torch.compiler.is_compiling() or not bindings.transforming()):
-        learnt = (*tensors.values(), *factors)
-        keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in learnt)
-        states, h, c, _, _ = torch.ops.kru.scan(
-            x, weight, list(factors), bias, recurrent_bias, h0, c0, lengths, cell, nonlinearity, is_complex, reverse,
-            keep,
-        )  # fmt: skip
-        return ScanResult(states, h, c if cell == "lstm" else None)
-    check_scan_arguments(
-        x, weight, factors, cell, nonlinearity, is_complex, bias, recurrent_bias, h0, c0, lengths
-    )
+        keep = torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in arguments.differentiable
+        )
+        states, h, c, _, _ = torch.ops.kru.scan(x, weight, list(factors), *arguments[3:], keep)
+        return ScanResult(states, h, c if arguments.has_memory else None)
+    check_scan_arguments(arguments)
     if not torch.compiler.is_compiling():
-        for name, tensor in {**tensors, "lengths": lengths, "factors": factors}.items():
+        for name, tensor in arguments.tensors.items():
             bindings.check_storage(name, tensor)
         check_scan_values(x, weight, lengths)
-    return ScanResult(
-        *scan_reference(
-            x,
-            weight,
-            factors,
-            cell=cell,
-            nonlinearity=nonlinearity,
-            is_complex=is_complex,
-            bias=bias,
-            recurrent_bias=recurrent_bias,
-            h0=h0,
-            c0=c0,
-            lengths=lengths,
-            reverse=reverse,
-        )
-    )
+    return ScanResult(*scan_reference(arguments))

@@ -6,60 +6,49 @@ from math import prod
 import torch
 from torch import Tensor
 
-GATES = {"elman": 1, "lstm": 4, "gru": 3}
-NONLINEARITIES = ("identity", "tanh", "relu", "leaky_relu", "modrelu")
+from kru.ops.scan.arguments import ScanArguments
+from kru.ops.scan.cells import CELLS, NONLINEARITIES
 
 
-def check_scan_types(
-    tensors: dict[str, Tensor | None],
-    factors: Sequence[Tensor],
-    lengths: Tensor | None,
-    cell: str,
-    nonlinearity: str,
-    reverse: bool,
-) -> None:
-    """Whether each argument is what its annotation says. Of the tensors only x, the first, cannot be None."""
-    given: object = factors
+def check_scan_types(arguments: ScanArguments) -> None:
+    """Whether each argument is what its annotation says. Of the tensors only x and the factors cannot be None."""
+    given: object = arguments.factors
     if isinstance(given, Tensor) or not hasattr(given, "__len__"):
-        raise TypeError(f"factors: expected a list of at least one matrix, got {type(factors).__name__}")
-    named = {**tensors, "lengths": lengths, **{f"factors[{f}]": factor for f, factor in enumerate(factors)}}
-    for name, tensor in named.items():
-        if not isinstance(tensor, Tensor) and (
-            tensor is not None or name == "x" or name.startswith("factors")
-        ):
-            raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-    if not isinstance(cell, str):
-        raise TypeError(f"cell: expected one of {', '.join(GATES)}, got {cell!r}")
-    if not isinstance(nonlinearity, str):
-        raise TypeError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
-    if not isinstance(reverse, bool):
-        raise TypeError(f"reverse: expected True or False, got {reverse!r}")
+        raise TypeError(f"factors: expected a list of at least one matrix, got {type(given).__name__}")
+    for name, tensor in arguments.tensors.items():
+        if name == "factors":
+            for f, factor in enumerate(arguments.factors):
+                _check_tensor(f"factors[{f}]", factor)
+        elif tensor is not None or name == "x":
+            _check_tensor(name, tensor)
+    if not isinstance(arguments.cell, str):
+        raise TypeError(f"cell: expected one of {', '.join(CELLS)}, got {arguments.cell!r}")
+    if not isinstance(arguments.nonlinearity, str):
+        raise TypeError(
+            f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {arguments.nonlinearity!r}"
+        )
+    if not isinstance(arguments.reverse, bool):
+        raise TypeError(f"reverse: expected True or False, got {arguments.reverse!r}")
 
 
-def check_scan_arguments(
-    x: Tensor,
-    weight: Tensor | None,
-    factors: Sequence[Tensor],
-    cell: str,
-    nonlinearity: str,
-    is_complex: bool,
-    bias: Tensor | None,
-    recurrent_bias: Tensor | None,
-    h0: Tensor | None,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-) -> None:
+def _check_tensor(name: str, tensor: object) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+
+
+def check_scan_arguments(arguments: ScanArguments) -> None:
     """Raise an error that names the argument, what came and what was expected."""
-    if cell not in GATES:
-        raise ValueError(f"cell: expected one of {', '.join(GATES)}, got {cell!r}")
+    x, weight, factors, bias, recurrent_bias, h0, c0, lengths = arguments[:8]
+    cell, nonlinearity = arguments.cell, arguments.nonlinearity
+    if cell not in CELLS:
+        raise ValueError(f"cell: expected one of {', '.join(CELLS)}, got {cell!r}")
     if nonlinearity not in NONLINEARITIES:
         raise ValueError(f"nonlinearity: expected one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}")
-    if is_complex and cell != "elman":
+    if arguments.is_complex and arguments.has_gates:
         raise ValueError(f"field: the {cell} cell has real gates, expected real, got complex")
-    planes = 2 if is_complex else 1
-    gates = GATES[cell]
-    units = _check_factors(factors, leading=_leading(cell, is_complex))
-    state = planes * units
+    units = _check_factors(factors, arguments.leading)
+    state = arguments.planes * units
+    width = arguments.gates * state
 
     symbols = not x.is_floating_point()
     dtype = factors[0].dtype if symbols else x.dtype
@@ -72,21 +61,21 @@ def check_scan_arguments(
     if x.dim() != expected_dim:
         shape = "symbols (T, B)" if symbols else "shape (T, B, D)"
         raise ValueError(f"x: expected {shape}, got shape {tuple(x.shape)}")
-    batch = x.shape[1]
+    batch = arguments.batch
     if weight is None:
-        if x.shape[2] != gates * state:
+        if x.shape[2] != width:
             raise ValueError(
-                f"x: without a weight x is the input part, expected a last dimension of {gates * state}, "
+                f"x: without a weight x is the input part, expected a last dimension of {width}, "
                 f"got shape {tuple(x.shape)}"
             )
     else:
-        _check_shape("weight", weight, (gates * state, None if symbols else x.shape[2]))
-    _check_shape("bias", bias, (units if cell == "elman" and nonlinearity == "modrelu" else gates * state,))
+        _check_shape("weight", weight, (width, None if symbols else x.shape[2]))
+    _check_shape("bias", bias, (units if arguments.has_inner_bias else width,))
     if recurrent_bias is not None and cell != "gru":
         raise ValueError(f"recurrent_bias: expected None for the {cell} cell, got a tensor")
     _check_shape("recurrent_bias", recurrent_bias, (units,))
     _check_shape("h0", h0, (batch, state))
-    if c0 is not None and cell != "lstm":
+    if c0 is not None and not arguments.has_memory:
         raise ValueError(f"c0: expected None for the {cell} cell, got a tensor")
     _check_shape("c0", c0, (batch, state))
     named = {"weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
@@ -119,18 +108,6 @@ def check_wants(wants: list[bool], inputs: Sequence[Tensor | None]) -> None:
     ]
     if len(wants) != len(inputs) or any(want and not can for want, can in zip(wants, possible, strict=True)):
         raise ValueError(f"wants: expected {len(inputs)} flags, True at most where {possible}, got {wants}")
-
-
-def factor_rank(factors: Sequence[Tensor], cell: str, is_complex: bool) -> int:
-    """R: how many Kronecker products the recurrent matrix is the sum of."""
-    single = 2 + len(_leading(cell, is_complex))
-    return factors[0].shape[0] if factors[0].dim() > single else 1
-
-
-def _leading(cell: str, is_complex: bool) -> tuple[int, ...]:
-    """What comes before (P, Q) in a factor of a single product: the planes or the gates, if there are several."""
-    count = GATES[cell] * (2 if is_complex else 1)
-    return (count,) if count > 1 else ()
 
 
 def _check_factors(factors: Sequence[Tensor], leading: tuple[int, ...]) -> int:
