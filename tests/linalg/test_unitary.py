@@ -1,7 +1,9 @@
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import kru
+from kru.linalg import unitary
 from kru.linalg.unitary import gram_defect, initial_factor
 
 
@@ -76,3 +78,54 @@ def test_layers_start_where_they_are_told(method: str) -> None:
         assert kru.spectrum(layer).distance_from_unitary < 1e-6
         if method == "identity":
             torch.testing.assert_close(kru.kron_dense(layer.matrix().dense_factors()).real, torch.eye(12))
+
+
+SUMS = {"real": ("real", ()), "complex": ("complex", (2,)), "gates": ("real", (4,))}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize("block", [1, 400])
+def test_defect_of_a_sum_in_blocks(kind: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, gradients and gradients of gradients are those of one block."""
+    torch.manual_seed(0)
+    field, leading = SUMS[kind]
+    factors = [
+        torch.randn(5, *leading, size, size, dtype=torch.float64, requires_grad=True) for size in (2, 3)
+    ]
+
+    def results() -> tuple[torch.Tensor, ...]:
+        defect = unitary.sum_gram_defect(factors, field=field)
+        first = torch.autograd.grad(defect.sum(), factors, create_graph=True)
+        second = torch.autograd.grad(sum(part.square().sum() for part in first), factors)
+        return defect, *first, *second
+
+    expected = results()
+    monkeypatch.setattr(unitary, "SUM_BLOCK", block)
+    assert len(unitary._term_blocks(factors[0])) > 1
+    torch.testing.assert_close(results(), expected)
+
+    def defect(*given: torch.Tensor) -> torch.Tensor:
+        return unitary.sum_gram_defect(given, field=field).sum()
+
+    transformed = torch.func.grad(defect, argnums=(0, 1))(*factors)
+    torch.testing.assert_close(transformed, expected[1:3])
+
+
+class Largest(TorchDispatchMode):
+    """The number of entries of the largest tensor that any operation makes."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = [part for part in torch.utils._pytree.tree_leaves(result) if isinstance(part, torch.Tensor)]
+        self.entries = max([self.entries, *(part.numel() for part in made)])
+        return result
+
+
+def test_defect_of_a_sum_of_many_terms_takes_bounded_memory() -> None:
+    factors = [torch.randn(40, 2, 3, 3, requires_grad=True) for _ in range(2)]
+    with Largest() as largest:
+        unitary.sum_gram_defect(factors, field="complex").backward()
+    assert 40**4 > 2 * unitary.SUM_BLOCK > largest.entries
+    assert all(factor.grad.isfinite().all() for factor in factors)

@@ -5,10 +5,15 @@ Matrices of the complex field are real tensors (..., 2, P, Q), real part first; 
 P, Q).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import isqrt, prod
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from kru.ops.bindings import transforming
 
 INITIALISATIONS = ("haar", "identity", "diagonal")
 
@@ -92,52 +97,105 @@ def sum_gram_defect(factors: Sequence[Tensor], *, field: str) -> Tensor:
 
         ||W^H W||^2 = sum_rs,r's' prod_f <A_rsf, A_r's'f>        tr W^H W = sum_rs prod_f tr A_rsf
 
-    R^4 small numbers in place of N^2. Small differences of large sums are taken: computed in double precision.
+    R^4 small numbers instead of N^2. They are computed in blocks of at most `SUM_BLOCK`, again in the backward pass, so
+    memory does not grow as R^4. Small differences of large sums are taken: computed in double precision.
 
     >>> import torch
     >>> half = torch.stack([torch.eye(2), torch.eye(2)]) / 2
     >>> sum_gram_defect([half, 2 * torch.eye(3).expand(2, 3, 3)], field="real")
     tensor(54.)
     """
-    size = 1.0
-    pairs: _Pair | None = None
-    traces: _Pair | None = None
+    parts: list[_Parts] = []
     for factor in factors:
         re, im = factor.double().unbind(-3) if field == "complex" else (factor.double(), None)
-        size *= re.shape[-1]
-        gram = _gram_pairs(re, im)
-        trace = tuple(part.diagonal(dim1=-2, dim2=-1).sum(-1) for part in gram)
-        flat = tuple(part.flatten(0, 1).flatten(-2) for part in gram)  # (R^2, ..., Q^2)
-        inner = (
-            _inner(flat[0], flat[0]) + _inner(flat[1], flat[1]),
-            _inner(flat[0], flat[1]) - _inner(flat[1], flat[0]),
-        )
+        parts.append((re, im))
+    size = prod(re.shape[-1] for re, _ in parts)
+    blocks = _term_blocks(parts[0][0])
+    compute: Callable[..., Tensor] = _block
+    # The transforms of torch.func, which do without the saved graph, do not know checkpoints.
+    if len(blocks) > 1 and torch.is_grad_enabled() and not transforming():
+        compute = partial(checkpoint, _block, use_reentrant=False, preserve_rng_state=False)
+    defect: Tensor | None = None
+    for i, rows in enumerate(blocks):
+        for columns in blocks[i:]:
+            block = compute(parts, rows, columns)
+            defect = block if defect is None else defect + block
+    assert defect is not None
+    return (defect + size).to(factors[0].dtype)
+
+
+SUM_BLOCK = 1 << 20
+"""How many numbers of the R^4 are computed at once."""
+
+_Parts = tuple[Tensor, Tensor | None]
+"""Real and imaginary parts; None for zeros."""
+
+
+def _term_blocks(like: Tensor) -> list[slice]:
+    """The R terms of a factor (R, ..., P, Q) in blocks of k, (k R)^2 numbers for each matrix of the batch."""
+    terms = like.shape[0]
+    batch = like.shape[1:-2].numel()
+    count = max(1, min(terms, isqrt(SUM_BLOCK // max(1, batch)) // terms))
+    return [slice(start, start + count) for start in range(0, terms, count)]
+
+
+def _block(parts: Sequence[_Parts], rows: slice, columns: slice) -> Tensor:
+    """Of ||W^H W||^2 - 2 tr W^H W, what pairs (r, s) and (r', s') with r in rows and r' in columns contribute.
+
+    The numbers of (r', s') and (r, s) are conjugates, so a block off the diagonal counts twice. Traces are taken with
+    the blocks on it.
+    """
+    on_diagonal = rows == columns
+    pairs: _Parts | None = None
+    traces: _Parts | None = None
+    for re, im in parts:
+        left = _gram_pairs(re, im, rows)
+        right = left if on_diagonal else _gram_pairs(re, im, columns)
+        inner = _inner(_flat(left), _flat(right))
         pairs = inner if pairs is None else _times(pairs, inner)
-        traces = (trace[0], trace[1]) if traces is None else _times(traces, (trace[0], trace[1]))
+        if on_diagonal:
+            trace = _trace(left)
+            traces = trace if traces is None else _times(traces, trace)
     assert pairs is not None
-    assert traces is not None
-    defect = pairs[0].sum((0, 1)) - 2 * traces[0].sum((0, 1)) + size
-    return defect.to(factors[0].dtype)
+    total = pairs[0].sum((0, 1))
+    return 2 * total if traces is None else total - 2 * traces[0].sum((0, 1))
 
 
-_Pair = tuple[Tensor, Tensor]
-"""Real and imaginary parts."""
-
-
-def _gram_pairs(re: Tensor, im: Tensor | None) -> _Pair:
-    """W_r^H W_s for all pairs of terms of W (R, ..., P, Q): (R, R, ..., Q, Q)."""
-    left, right = re.mT.unsqueeze(1), re.unsqueeze(0)
+def _gram_pairs(re: Tensor, im: Tensor | None, rows: slice) -> _Parts:
+    """W_r^H W_s for terms r in rows and all terms s of W (R, ..., P, Q): (rows, R, ..., Q, Q)."""
+    left, right = re[rows].mT.unsqueeze(1), re.unsqueeze(0)
     gram = left @ right
     if im is None:
-        return gram, torch.zeros_like(gram)
-    left_im, right_im = im.mT.unsqueeze(1), im.unsqueeze(0)
+        return gram, None
+    left_im, right_im = im[rows].mT.unsqueeze(1), im.unsqueeze(0)
     return gram + left_im @ right_im, left @ right_im - left_im @ right
 
 
-def _inner(a: Tensor, b: Tensor) -> Tensor:
-    """sum_e a[i, ..., e] b[j, ..., e]: (i, j, ...)."""
-    return torch.einsum("i...e,j...e->ij...", a, b)
+def _flat(gram: _Parts) -> _Parts:
+    """(rows, R, ..., Q, Q) as (rows * R, ..., Q^2)."""
+    re, im = gram
+    return re.flatten(0, 1).flatten(-2), None if im is None else im.flatten(0, 1).flatten(-2)
 
 
-def _times(a: _Pair, b: _Pair) -> _Pair:
+def _trace(gram: _Parts) -> _Parts:
+    re, im = gram
+    return re.diagonal(dim1=-2, dim2=-1).sum(-1), None if im is None else im.diagonal(dim1=-2, dim2=-1).sum(
+        -1
+    )
+
+
+def _inner(a: _Parts, b: _Parts) -> _Parts:
+    """sum_e conj(a[i, ..., e]) b[j, ..., e]: (i, j, ...)."""
+
+    def products(left: Tensor, right: Tensor) -> Tensor:
+        return torch.einsum("i...e,j...e->ij...", left, right)
+
+    if a[1] is None or b[1] is None:
+        return products(a[0], b[0]), None
+    return products(a[0], b[0]) + products(a[1], b[1]), products(a[0], b[1]) - products(a[1], b[0])
+
+
+def _times(a: _Parts, b: _Parts) -> _Parts:
+    if a[1] is None or b[1] is None:
+        return a[0] * b[0], None
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
