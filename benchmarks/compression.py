@@ -21,10 +21,11 @@ from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.recipes.settings import Recipe
 from kru.lab.report.compression import draw_compression
 from kru.lab.result import commit, machine, read_weights, write_result
-from kru.lab.run import WEIGHTS, Place, train
+from kru.lab.run import RunOptions, train
 from kru.lab.tasks import Task
 from kru.nn.model import SequenceModel
 from kru.training.evaluate import evaluate
+from kru.training.folder import WEIGHTS
 
 RATIOS = (10, 25, 50)
 """How many times fewer parameters than the dense matrices have, at least."""
@@ -133,7 +134,7 @@ class Experiment:
         result = train(
             recipe,
             self.case.source,
-            Place(self._folder(name), self.data_dir, quiet=True, cpu_time=True),
+            RunOptions(self._folder(name), self.data_dir, quiet=True, cpu_time=True),
             start=None if start is None else start.state_dict(),
             command=self.command,
         )

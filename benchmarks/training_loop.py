@@ -1,6 +1,6 @@
 """What the training loop costs beside the model: batches, penalty, optimiser, metrics, at the paper's sizes.
 
-A step of `kru.training.loop.Trainer` is compared with the same model's forward and backward pass alone, on one
+A step of `kru.training.trainer.Trainer` is compared with the same model's forward and backward pass alone, on one
 batch that is already there. Prints both times and the share of the rest; the aim is less than 10%.
 """
 
@@ -14,7 +14,7 @@ import torch
 from kru.lab.recipes.files import load_recipe
 from kru.lab.tasks import Batch, Task
 from kru.lab.tasks.mnist import Mnist, MnistTask
-from kru.training.loop import Trainer
+from kru.lab.trainer import RecipeTrainer
 from kru.training.metrics import Metrics
 
 REPEATS = 15
@@ -25,14 +25,14 @@ def main() -> None:
     for name in ("pmnist-kru", "mnist-lstm", "copy-1000-kru", "copy-2000-kru"):
         recipe = load_recipe(name)
         task = random_digits() if isinstance(recipe.task, Mnist) else recipe.task.load()
-        whole, model = measure(Trainer(recipe, task), task)
+        whole, model = measure(RecipeTrainer(recipe, task), task)
         print(
             f"{name:16} step {1e3 * whole:8.2f} ms, model {1e3 * model:8.2f} ms, "
             f"the rest {100 * (whole - model) / whole:5.1f}%"
         )
 
 
-def measure(trainer: Trainer, task: Task) -> tuple[float, float]:
+def measure(trainer: RecipeTrainer, task: Task) -> tuple[float, float]:
     """Least seconds of a step of the loop, and of the model alone."""
     batch = task.train_batches(trainer.recipe.batch_size, epoch=0, seed=1)[0]
     pairs = []
@@ -47,7 +47,7 @@ def measure(trainer: Trainer, task: Task) -> tuple[float, float]:
     return min(whole), min(model)
 
 
-def model_alone(trainer: Trainer, task: Task, batch: Batch) -> None:
+def model_alone(trainer: RecipeTrainer, task: Task, batch: Batch) -> None:
     outputs, _ = trainer.model(batch.inputs)
     trainer.optimizer.zero_grad(set_to_none=True)
     task.loss(outputs, batch).backward()

@@ -19,17 +19,6 @@ LEVELS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
-# To be moved: the trainer still takes the laboratory's recipes.
-KNOWN = {
-    "kru.training.checkpoint",
-    "kru.training.distributed",
-    "kru.training.evaluate",
-    "kru.training.folder",
-    "kru.training.growth",
-    "kru.training.loop",
-    "kru.training.progress",
-}
-
 
 def imports(path):
     """The modules of kru that a file imports, anywhere in it."""
@@ -58,11 +47,7 @@ def arrows_back():
 
 
 def test_no_import_points_back():
-    assert sorted(arrow for arrow in arrows_back() if arrow[0] not in KNOWN) == []
-
-
-def test_what_is_known_to_point_back_still_does():
-    assert {name for name, _ in arrows_back()} >= KNOWN
+    assert sorted(arrows_back()) == []
 
 
 @pytest.mark.parametrize("module", ["kru", "kru.export", "kru.compression"])

@@ -10,8 +10,8 @@ from kru.lab.cli import main
 from kru.lab.compressed import compress_run, fine_tuning
 from kru.lab.recipes.files import load_recipe
 from kru.lab.result import read_result, read_weights
-from kru.lab.run import WEIGHTS
 from kru.training.checkpoint import read_tensors, write_tensors
+from kru.training.folder import WEIGHTS
 
 SMALL = ["--steps", "20", "--quiet"]
 
@@ -159,8 +159,8 @@ def test_no_weights_are_replaced_but_compressed_ones(dense, tmp_path, capsys):
     assert f"out: expected a folder without a run, got {dense}" in complaint(elsewhere, dense)
     assert f"{weights}: expected a folder to write to (Not a directory)" in complaint(elsewhere, weights)
     assert weights.read_bytes() == before
-    recipe, _, tensors = read_tensors(weights)
-    write_tensors(elsewhere, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}, recipe)
+    header, tensors = read_tensors(weights)
+    write_tensors(elsewhere, {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}, header)
     assert "data: expected inputs on which some states are not 0" in complaint(elsewhere, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -12,11 +12,11 @@ from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.result import read_result
 from kru.lab.tasks import Measure
+from kru.lab.trainer import RecipeTrainer, recipe_in
 from kru.matrices import kronecker_matrix
 from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.growth import next_step, stalled
 from kru.training.interrupt import Interrupted
-from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
 from kru.training.settings import GrowthSettings
 
@@ -115,18 +115,18 @@ def interrupt_at(step, trainer):
 def test_an_interrupted_run_goes_on_exactly(model, step, factors, tiny, tmp_path):
     recipe = growing(tiny, **model)
     task = recipe.task.load()
-    whole = Trainer(recipe, task, folder=tmp_path / "whole")
-    whole.run()
+    whole = RecipeTrainer(recipe, task, folder=tmp_path / "whole")
+    whole.train()
     assert len(whole.model.layer.matrix().shapes) == 1
-    first = Trainer(recipe, task, folder=tmp_path / "cut")
+    first = RecipeTrainer(recipe, task, folder=tmp_path / "cut")
     first.check = interrupt_at(step, first)
     with pytest.raises(Interrupted):
-        first.run()
-    second = Trainer(recipe, task, folder=tmp_path / "cut")
+        first.train()
+    second = RecipeTrainer(recipe, task, folder=tmp_path / "cut")
     checkpoint = Checkpoint.load(tmp_path / "cut" / "checkpoint.safetensors")
     second.restore(checkpoint)
     assert len(second.model.layer.matrix().shapes) == factors
-    second.run()
+    second.train()
     for weights, others in (
         (whole.model.state_dict(), second.model.state_dict()),
         (whole.best_weights, second.best_weights),
@@ -144,18 +144,18 @@ def test_an_interrupted_run_goes_on_exactly(model, step, factors, tiny, tmp_path
 def test_a_run_that_grows_by_rank_goes_on_exactly(model, step, rank, tiny, tmp_path):
     recipe = growing(tiny, "rank", **model)
     task = recipe.task.load()
-    whole = Trainer(recipe, task)
-    whole.run()
+    whole = RecipeTrainer(recipe, task)
+    whole.train()
     assert whole.model.layer.matrix().rank > 2
-    first = Trainer(recipe, task, folder=tmp_path)
+    first = RecipeTrainer(recipe, task, folder=tmp_path)
     first.check = interrupt_at(step, first)
     with pytest.raises(Interrupted):
-        first.run()
-    second = Trainer(recipe, task, folder=tmp_path)
+        first.train()
+    second = RecipeTrainer(recipe, task, folder=tmp_path)
     second.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
     # One term of the LSTM has 48 parameters, and 180 are allowed.
     assert second.model.layer.matrix().rank == min(rank, 3 if "kind" in model else 4)
-    second.run()
+    second.train()
     weights, others = whole.model.state_dict(), second.model.state_dict()
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
@@ -195,7 +195,7 @@ def test_validation_does_not_jump_where_a_model_grows(tiny):
         if event.grown is not None:
             sizes.append(event.grown.factors)
 
-    Trainer(still, still.task.load(), report=report).run()
+    RecipeTrainer(still, still.task.load(), report=report).train()
     assert sizes == [(4, 2), (8,)]
     assert values == pytest.approx([values[0]] * len(values), rel=1e-6)
 
@@ -209,8 +209,8 @@ def test_rates_and_stopping_wait_until_it_is_grown(tiny):
         optimizer=replace(recipe.optimizer, lr=1e-30),
         schedule=replace(recipe.schedule, factor=0.5, patience=1, stop_after=4),
     )
-    trainer = Trainer(still, still.task.load())
-    assert trainer.run() == "early"
+    trainer = RecipeTrainer(still, still.task.load())
+    assert trainer.train() == "early"
     # Two steps of growth, at the second and third validation, then four without improvement.
     assert trainer.progress.step == 7 * (3 + 4)
     assert trainer.progress.rate == 0.25
@@ -239,8 +239,8 @@ def test_weights_of_a_grown_model_can_be_read(tiny, tmp_path, capsys):
 def test_the_best_model_may_be_the_one_before(tiny, tmp_path):
     recipe = growing(tiny)
     still = with_budget(replace(recipe, optimizer=replace(recipe.optimizer, lr=1e-30)), steps=28)
-    trainer = Trainer(still, still.task.load(), source=tiny, folder=tmp_path)
-    trainer.run()
+    trainer = RecipeTrainer(still, still.task.load(), source=tiny, folder=tmp_path)
+    trainer.train()
     assert len(trainer.model.layer.matrix().shapes) == 1
     assert {name for name in trainer.best_weights if "factor" in name} == {
         f"layer.recurrent_l0.factor_{f}" for f in range(3)
@@ -265,7 +265,7 @@ def test_growth_that_cannot_happen_is_refused(options, complaint, tiny, tmp_path
 
 def test_a_checkpoint_from_before_there_was_growth_is_read(tiny, tmp_path):
     recipe = with_budget(load_recipe(tiny), steps=2)
-    Trainer(recipe, recipe.task.load(), folder=tmp_path).run()
+    RecipeTrainer(recipe, recipe.task.load(), folder=tmp_path).train()
     path = tmp_path / "checkpoint.safetensors"
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
@@ -273,10 +273,12 @@ def test_a_checkpoint_from_before_there_was_growth_is_read(tiny, tmp_path):
     contents = json.loads(header["__metadata__"]["kru"])
     for name in ("growth_best", "growth_stale"):
         del contents["progress"][name]
-    del contents["recipe"]["growth"]
+    # An older version wrote the recipe beside the progress, and no settings of the model.
+    contents |= contents.pop("origin")
+    del contents["recipe"]["growth"], contents["model"], contents["best_model"]
     header["__metadata__"]["kru"] = json.dumps(contents)
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
     checkpoint = Checkpoint.load(path)
     assert checkpoint.progress.growth_stale == 0
-    assert checkpoint.recipe == recipe
+    assert recipe_in(checkpoint.origin) == recipe

@@ -69,7 +69,7 @@ def test_a_signal_stops_with_a_checkpoint(number, code, tiny, tmp_path, capsys):
     assert "Traceback" not in errors
     more = str(Checkpoint.load(out / "checkpoint.safetensors").progress.step + 10)
     assert main(["train", tiny, "--steps", more, "--out", str(out), "--resume"]) == 0
-    assert "going on from step" in capsys.readouterr().err
+    assert "resuming from step" in capsys.readouterr().err
 
 
 def test_a_full_disk_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
@@ -201,7 +201,7 @@ def test_a_prolonged_run_killed_before_any_of_its_writes_ends_with_its_own_resul
         assert _expect_consistent(out) == 100
         result = read_result(recorded / "tiny-seed3.json")
         assert result["steps"] == 100
-        assert result["origin"]["budget"] == {"steps": 100, "epochs": 0, "minutes": 0}
+        assert result["made_from"]["budget"] == {"steps": 100, "epochs": 0, "minutes": 0}
         for path in (out / "weights.safetensors", recorded / "weights" / "tiny-seed3.safetensors"):
             got = load_file(path)
             assert all(torch.equal(expected[name], got[name]) for name in expected)
@@ -227,12 +227,12 @@ def test_files_of_a_shorter_run_are_not_taken_for_those_of_the_longer_one(name, 
     assert all(torch.equal(expected[key], got[key]) for key in expected)
 
 
-def test_a_result_without_an_origin_is_made_again(tiny, tmp_path):
+def test_a_result_that_does_not_say_what_it_was_made_from_is_made_again(tiny, tmp_path):
     """As an earlier version left them: it may be that of an earlier checkpoint."""
     out = tmp_path / "run"
     assert main(["train", tiny, "--quiet", "--out", str(out)]) == 0
     result = read_result(out / "result.json")
-    stale = {key: value for key, value in result.items() if key != "origin"} | {"steps": 30, "test": 0.5}
+    stale = {key: value for key, value in result.items() if key != "made_from"} | {"steps": 30, "test": 0.5}
     write_result(out / "result.json", stale)
     assert main(["train", tiny, "--quiet", "--out", str(out)]) == 0
     again = read_result(out / "result.json")

@@ -19,9 +19,9 @@ from kru.lab.cli import main
 from kru.lab.recipes.files import load_recipe
 from kru.lab.recipes.settings import Recipe
 from kru.lab.result import read_result
+from kru.lab.trainer import RecipeTrainer
 from kru.training.checkpoint import Checkpoint
 from kru.training.distributed import Processes, agree_on_name, joined
-from kru.training.loop import Trainer
 from kru.training.metrics import read_metrics
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -145,7 +145,7 @@ def test_killed_stopped_and_gone_on_with_by_one_process(tiny, tmp_path):
     finally:
         stop(process)
     # Only one process reports.
-    assert output.count("going on from step") == 1, output
+    assert output.count("resuming from step") == 1, output
     assert "stopped with a checkpoint" in output, output
     stopped = step_in(out)
     assert stopped > reached
@@ -252,7 +252,7 @@ def test_more_processes_than_sequences_are_refused(tiny):
     with pytest.raises(
         ValueError, match="batch-size: expected at least a sequence for each of the 5 processes"
     ):
-        Trainer(recipe, recipe.task.load(), processes=Processes(1, 5))
+        RecipeTrainer(recipe, recipe.task.load(), processes=Processes(1, 5))
 
 
 def test_without_torchrun_there_is_one_process():

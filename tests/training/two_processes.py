@@ -9,15 +9,15 @@ import torch
 
 from kru.lab.recipes.files import load_recipe
 from kru.lab.recipes.settings import Recipe
-from kru.lab.run import Place, train
+from kru.lab.run import RunOptions, train
 from kru.lab.tasks import Adding, Music, PennTreebank
 from kru.lab.tasks.music import MusicTask
 from kru.lab.tasks.penn_treebank import PennTreebankTask
+from kru.lab.trainer import RecipeTrainer
 from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint
 from kru.training.distributed import joined
 from kru.training.interrupt import Interrupted
-from kru.training.loop import Trainer
 from kru.training.settings import EvaluationSettings, GrowthSettings, OptimizerSettings
 
 
@@ -81,8 +81,10 @@ CASES = {
 
 def curve(recipe, task, **options):
     events = []
-    trainer = Trainer(recipe, task, report=lambda event: events.append((event.loss, event.valid)), **options)
-    assert trainer.run() == "budget"
+    trainer = RecipeTrainer(
+        recipe, task, report=lambda event: events.append((event.loss, event.valid)), **options
+    )
+    assert trainer.train() == "budget"
     return trainer, events
 
 
@@ -126,7 +128,7 @@ def go_on_exactly(folder, processes):
             raise Interrupted(2)
 
     try:
-        Trainer(recipe, task, check=check, **options).run()
+        RecipeTrainer(recipe, task, check=check, **options).train()
     except Interrupted:
         pass
     else:
@@ -134,17 +136,17 @@ def go_on_exactly(folder, processes):
     torch.distributed.barrier()
     checkpoint = Checkpoint.load(folder / "checkpoint.safetensors")
     assert [part.shape[1] for part in checkpoint.carried] == [5, 5]
-    later = Trainer(recipe, task, **options)
+    later = RecipeTrainer(recipe, task, **options)
     later.restore(checkpoint)
-    assert later.run() == "budget"
+    assert later.train() == "budget"
     for key, tensor in whole.model.state_dict().items():
         assert torch.equal(later.model.state_dict()[key], tensor), key
 
 
 def a_whole_run(folder, recipe, processes):
     """With its files; and again, when it is finished already."""
-    first = train(load_recipe(recipe), recipe, Place(folder, quiet=True), processes=processes)
-    second = train(load_recipe(recipe), recipe, Place(folder, quiet=True), processes=processes)
+    first = train(load_recipe(recipe), recipe, RunOptions(folder, quiet=True), processes=processes)
+    second = train(load_recipe(recipe), recipe, RunOptions(folder, quiet=True), processes=processes)
     assert first["test"] == second["test"]
     assert second["curve"], "what the first process has written is everywhere"
 

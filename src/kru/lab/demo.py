@@ -11,11 +11,12 @@ from tqdm import tqdm
 from kru.lab.recipes.settings import Recipe
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.tasks import CopyMemory, Task
+from kru.lab.trainer import RecipeTrainer
 from kru.nn.kinds import ModelSettings, model_settings
 from kru.optim.parameters import parameter_count
 from kru.training.evaluate import evaluate
-from kru.training.loop import Event, Trainer
 from kru.training.settings import EvaluationSettings
+from kru.training.trainer import Event
 
 GAP = 300
 STEPS = 1000
@@ -74,9 +75,9 @@ def _train(name: str, model: ModelSettings, task: Task, steps: int) -> Outcome:
             valid.append(event.valid)
             bar.set_postfix_str(f"cross entropy {event.valid:.4f}", refresh=False)
 
-        trainer = Trainer(recipe, task, report=show)
+        trainer = RecipeTrainer(recipe, task, report=show)
         begun = time.monotonic()
-        trainer.run()
+        trainer.train()
         seconds = time.monotonic() - begun
     trainer.model.load_state_dict(trainer.best_weights)
     test = evaluate(trainer.model, task, "test", 100, sequences=1000)

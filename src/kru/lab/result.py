@@ -5,7 +5,6 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ from torch import Tensor
 import kru
 from kru.lab.recipes.files import command_line
 from kru.lab.recipes.settings import Recipe
-from kru.nn.model import SequenceModel
+from kru.lab.trainer import RecipeTrainer, recipe_header, recipe_in
+from kru.nn.model import SequenceModel, build_model
 from kru.ops import bindings
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.evaluate import evaluate
 from kru.training.files import write_atomically
-from kru.training.growth import grown_settings, model_of
-from kru.training.loop import Trainer
 from kru.training.metrics import is_point, read_metrics, thinned
 from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 from kru.training.task import SPLITS
@@ -52,15 +50,14 @@ REQUIRED: dict[str, Shape] = {
 SMALL = 5_000
 
 
-def make_result(trainer: Trainer, metrics: Path, stopped: str) -> dict[str, Any]:
+def make_result(trainer: RecipeTrainer, metrics: Path, stopped: str) -> dict[str, Any]:
     """The record of a finished run: its best model, measured once on the test split.
 
     All processes of the run have to call it; the record of the first is the one with the curve.
     """
     recipe, task, progress = trainer.recipe, trainer.task, trainer.progress
-    model = model_of(recipe, trainer.sizes, trainer.best_weights)
+    model = trainer.best_model()
     batch_size = recipe.evaluation.batch_size
-    model.to(trainer.processes.device)
     figures = {
         split: evaluate(model, task, split, batch_size, processes=trainer.processes)
         if split != "train" or task.size("train") <= SMALL
@@ -134,20 +131,35 @@ def parse_result(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def write_weights(path: Path, weights: dict[str, Tensor], recipe: Recipe) -> None:
-    """Weights with the recipe that says what model they belong to: one that grew has its last factors there."""
-    write_tensors(path, weights, replace(recipe, model=grown_settings(recipe, weights)))
+    """Weights with the recipe that says what model they belong to; one that grew has its last factors there."""
+    write_tensors(path, weights, recipe_header(recipe))
 
 
 def read_weights(path: Path) -> tuple[Recipe, SequenceModel]:
     """The recipe and the model of a weights file."""
-    recipe, _, tensors = read_tensors(path)
+    header, tensors = read_tensors(path)
+    recipe = _recipe_of(path, header)
     return recipe, model_in(path, recipe, tensors)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a weights file."""
+    return _recipe_of(path, read_tensors(path)[0])
+
+
+def _recipe_of(path: Path, header: Mapping[str, Any]) -> Recipe:
+    try:
+        return recipe_in(header)
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a recipe in its header ({error})") from error
 
 
 def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> SequenceModel:
     """The model that a recipe and weights from a file are; `path` is for messages."""
     try:
-        return model_of(recipe, recipe.task.sizes, weights)
+        model = build_model(recipe.model, recipe.task.sizes)
+        model.load_state_dict(weights)
+        return model
     except RuntimeError as error:
         raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
     except ValueError as error:

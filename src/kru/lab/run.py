@@ -1,29 +1,28 @@
-"""A run as a folder: begun or gone on with, interrupted or finished, and then its result."""
+"""A run in its folder: started or resumed, interrupted or finished, and then its result."""
 
 import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from kru.lab.folder import current_result, discard_result, made_from, other_files
 from kru.lab.recipes.files import differences
 from kru.lab.recipes.settings import Recipe
-from kru.lab.result import commit, make_result, parse_result, write_result, write_weights
+from kru.lab.result import commit, make_result, parse_result, read_recipe, write_result, write_weights
+from kru.lab.trainer import RecipeTrainer, load_checkpoint, model_from, recipe_in
 from kru.training.checkpoint import Checkpoint, read_tensors
 from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
-from kru.training.folder import CHECKPOINT as CHECKPOINT
-from kru.training.folder import METRICS, current_result, discard_result, origin, other_files
-from kru.training.folder import RESULT as RESULT
-from kru.training.folder import WEIGHTS as WEIGHTS
+from kru.training.folder import CHECKPOINT, LOCK, METRICS, RESULT, WEIGHTS
 from kru.training.interrupt import Interruptible
-from kru.training.loop import DivergedError, Event, Trainer
 from kru.training.progress import Display
 from kru.training.settings import expect_budget
+from kru.training.trainer import DivergedError, Event
 from kru.training.wrong_path import is_wrong_path
 
 
@@ -40,8 +39,8 @@ class BusyRunError(RunError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run is, and how it is watched.
+class RunOptions:
+    """Where a run has its files, and how it is watched.
 
     Attributes:
         folder: of the run.
@@ -79,7 +78,7 @@ def weights_path(name: Path) -> Path:
 def train(
     recipe: Recipe,
     source: str,
-    place: Place,
+    run_options: RunOptions,
     *,
     resume: bool = False,
     start: Mapping[str, Tensor] | None = None,
@@ -115,65 +114,69 @@ def train(
     commit()  # remembered for the result: that of the source which this process has read
     processes = processes or Processes()
     # Only what is read under the lock counts; this is to refuse a wrong folder before the data are loaded.
-    seen = _load_run(recipe, place.folder, processes, resume=resume)
-    task = recipe.task.load(place.data_dir)
-    trainer = Trainer(
+    seen = _load_run(recipe, run_options.folder, processes, resume=resume)
+    task = recipe.task.load(run_options.data_dir)
+    trainer = RecipeTrainer(
         recipe,
         task,
         source=source,
-        folder=place.folder if processes.is_first else None,
-        checkpoint_seconds=place.checkpoint_seconds,
+        folder=run_options.folder if processes.is_first else None,
+        checkpoint_seconds=run_options.checkpoint_seconds,
         start=start,
         command=command,
-        clock=time.process_time if place.cpu_time else time.monotonic,
+        clock=time.process_time if run_options.cpu_time else time.monotonic,
         processes=processes,
     )
-    started = _start_weights(trainer, place) if seen is None and start is None and recipe.start else None
+    started = (
+        _start_weights(trainer, run_options) if seen is None and start is None and recipe.start else None
+    )
     agree = processes.largest if processes.count > 1 else None
     listening = Interruptible(agree) if stop is None else contextlib.nullcontext(stop)
     try:
-        with _locked(place.folder, processes):
-            checkpoint = _load_run(recipe, place.folder, processes, resume=resume)
-            _expect_own_files(trainer, checkpoint, place.folder, replace_weights=start is not None)
+        with _locked(run_options.folder, processes):
+            checkpoint = _load_run(recipe, run_options.folder, processes, resume=resume)
+            _expect_own_files(trainer, checkpoint, run_options.folder, replace_weights=start is not None)
             if checkpoint is not None:
-                result = _finished(trainer, checkpoint, place.folder)
+                result = _finished(trainer, checkpoint, run_options.folder)
                 if result is not None:
                     return result
             elif start is None and recipe.start:
-                trainer.model.load_state_dict(started or _start_weights(trainer, place))
-            return _train(trainer, place, checkpoint, listening, watch)
+                trainer.model.load_state_dict(started or _start_weights(trainer, run_options))
+            return _train(trainer, run_options, checkpoint, listening, watch)
     except OSError as error:
         if is_wrong_path(error):
             raise ValueError(
-                f"{place.folder}: expected a folder to write to ({error.strerror}); choose another --out"
+                f"{run_options.folder}: expected a folder to write to ({error.strerror}); choose another --out"
             ) from error
         raise RunError(
-            f"{place.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
+            f"{run_options.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
             "room and run the same command to go on from the last checkpoint"
         ) from error
 
 
-def _finished(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> dict[str, Any] | None:
+def _finished(trainer: RecipeTrainer, checkpoint: Checkpoint, folder: Path) -> dict[str, Any] | None:
     """The result in the folder, if that is what the trainer would end with; raises if the run can't be resumed."""
     recipe, processes = trainer.recipe, trainer.processes
     _expect_same_data(trainer, checkpoint, folder)
     _expect_within_budget(trainer, checkpoint, folder)
-    if not checkpoint.progress.stopped or checkpoint.recipe != recipe:
+    if not checkpoint.progress.stopped or recipe_in(checkpoint.origin) != recipe:
         return None
     recorded = processes.bytes_of_first(current_result(folder, recipe) if processes.is_first else b"")
     return parse_result(recorded, folder / RESULT) if recorded else None
 
 
 def _train(
-    trainer: Trainer,
-    place: Place,
+    trainer: RecipeTrainer,
+    run_options: RunOptions,
     checkpoint: Checkpoint | None,
     listening: contextlib.AbstractContextManager[Interruptible],
     watch: Callable[[Event], None] | None,
 ) -> dict[str, Any]:
     recipe, task, processes = trainer.recipe, trainer.task, trainer.processes
-    events = place.folder if place.tensorboard and processes.is_first else None
-    display = Display(recipe, task, quiet=place.quiet or not processes.is_first, folder=events)
+    events = run_options.folder if run_options.tensorboard and processes.is_first else None
+    display = Display(
+        recipe.name, recipe, task, quiet=run_options.quiet or not processes.is_first, folder=events
+    )
 
     def report(event: Event) -> None:
         display.show(event)
@@ -184,21 +187,21 @@ def _train(
         trainer.report = report
         trainer.check = interruptible.check
         if checkpoint is not None:
-            _restore(trainer, checkpoint, place.folder)
+            _restore(trainer, checkpoint, run_options.folder)
             display.resumed(trainer)
             if processes.is_first:
-                discard_result(place.folder)
+                discard_result(run_options.folder)
         try:
-            stopped = trainer.run()
+            stopped = trainer.train()
         except DivergedError as error:
             display.close()
-            raise DivergedRunError(_explain(error, trainer, place)) from error
+            raise DivergedRunError(_explain(error, trainer, run_options)) from error
     if not trainer.best_weights:
-        raise RunError(f"{place.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
-    return _conclude(trainer, place, stopped)
+        raise RunError(f"{run_options.folder}: the {task.measure.name} was never finite; {_advice(recipe)}")
+    return _conclude(trainer, run_options, stopped)
 
 
-def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+def _restore(trainer: RecipeTrainer, checkpoint: Checkpoint, folder: Path) -> None:
     try:
         trainer.restore(checkpoint)
     except (RuntimeError, ValueError, KeyError) as error:
@@ -208,13 +211,14 @@ def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
         ) from error
 
 
-def _conclude(trainer: Trainer, place: Place, stopped: str) -> dict[str, Any]:
+def _conclude(trainer: RecipeTrainer, run_options: RunOptions, stopped: str) -> dict[str, Any]:
     """Measure the best weights and write them, and what is known of the run."""
-    result = make_result(trainer, place.folder / METRICS, stopped)
+    result = make_result(trainer, run_options.folder / METRICS, stopped)
     if trainer.processes.is_first:
-        write_weights(place.folder / WEIGHTS, trainer.best_weights, trainer.recipe)
-        result["origin"] = origin(place.folder, trainer.recipe)
-        write_result(place.folder / RESULT, result)
+        best = replace(trainer.recipe, model=model_from(trainer.recipe, trainer.best_model_settings))
+        write_weights(run_options.folder / WEIGHTS, trainer.best_weights, best)
+        result["made_from"] = made_from(run_options.folder, trainer.recipe)
+        write_result(run_options.folder / RESULT, result)
     return result
 
 
@@ -242,26 +246,26 @@ def _begin_anew(folder: Path) -> str:
 
 def _read_checkpoint(path: Path, processes: Processes) -> Checkpoint | None:
     if processes.count == 1:
-        return Checkpoint.load(path) if path.exists() else None
+        return load_checkpoint(path)[1] if path.exists() else None
     data = processes.bytes_of_first(path.read_bytes() if processes.is_first and path.exists() else b"")
     if not data:
         return None
     with tempfile.TemporaryDirectory() as copies:
         copy = Path(copies) / CHECKPOINT
         copy.write_bytes(data)
-        return Checkpoint.load(copy)
+        return load_checkpoint(copy)[1]
 
 
-def _explain(error: DivergedError, trainer: Trainer, place: Place) -> str:
+def _explain(error: DivergedError, trainer: RecipeTrainer, run_options: RunOptions) -> str:
     """Keep the last good weights, record what there is, and say so."""
     kept = "best"
     if not trainer.best_weights:
-        checkpoint = _load_checkpoint(place.folder, trainer.processes)
+        checkpoint = _load_checkpoint(run_options.folder, trainer.processes)
         assert checkpoint is not None, "the first thing a run does is to write one"
-        trainer.best_weights, trainer.progress.best_step = checkpoint.weights, checkpoint.progress.step
+        trainer.keep(checkpoint)
         kept = "last good"
-    _conclude(trainer, place, "diverged")
-    kept = f"the {kept} weights, of step {trainer.progress.best_step}, are in {place.folder / WEIGHTS}"
+    _conclude(trainer, run_options, "diverged")
+    kept = f"the {kept} weights, of step {trainer.progress.best_step}, are in {run_options.folder / WEIGHTS}"
     return f"training diverged: {error}; {kept}; {_advice(trainer.recipe)}"
 
 
@@ -277,17 +281,17 @@ def _advice(recipe: Recipe) -> str:
     return f"try --optimizer.lr {lr / 3:.2g} or --optimizer.clip 1, with another --out"
 
 
-def _start_weights(trainer: Trainer, place: Place) -> Mapping[str, Tensor]:
+def _start_weights(trainer: RecipeTrainer, run_options: RunOptions) -> Mapping[str, Tensor]:
     """The weights that a recipe says to begin with."""
     recipe = trainer.recipe
-    name = recipe.start.replace("{seed}", str(recipe.seed)).replace("{results}", str(place.results))
+    name = recipe.start.replace("{seed}", str(recipe.seed)).replace("{results}", str(run_options.results))
     try:
         path = weights_path(Path(name).expanduser())
     except ValueError as error:
         raise ValueError(
             f"start: {error}; of another recipe: train that first, with the same --results"
         ) from None
-    other, _, weights = read_tensors(path)
+    other, (_, weights) = read_recipe(path), read_tensors(path)
     fitting = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
     if {name: tensor.shape for name, tensor in weights.items()} != fitting:
         raise ValueError(
@@ -297,7 +301,7 @@ def _start_weights(trainer: Trainer, place: Place) -> Mapping[str, Tensor]:
 
 
 def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
-    other = differences(recipe, checkpoint.recipe, budget=False)
+    other = differences(recipe, recipe_in(checkpoint.origin), budget=False)
     if other:
         changed = ", ".join(f"{name} {value}" for name, value in other.items())
         raise ValueError(
@@ -305,7 +309,7 @@ def _expect_same(recipe: Recipe, checkpoint: Checkpoint, folder: Path) -> None:
         )
 
 
-def _expect_same_data(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+def _expect_same_data(trainer: RecipeTrainer, checkpoint: Checkpoint, folder: Path) -> None:
     if checkpoint.data and checkpoint.data != trainer.data:
         here, now = (
             ", ".join(f"{name} {value:.6g}" for name, value in data.items())
@@ -317,20 +321,20 @@ def _expect_same_data(trainer: Trainer, checkpoint: Checkpoint, folder: Path) ->
 
 
 def _expect_own_files(
-    trainer: Trainer, checkpoint: Checkpoint | None, folder: Path, *, replace_weights: bool
+    trainer: RecipeTrainer, checkpoint: Checkpoint | None, folder: Path, *, replace_weights: bool
 ) -> None:
     """Raise in all processes if the run would replace files that are not its own."""
     processes = trainer.processes
     found = ""
     if processes.is_first:
-        own = None if checkpoint is None else checkpoint.recipe
+        own = None if checkpoint is None else recipe_in(checkpoint.origin)
         found = other_files(folder, own, replaces=trainer.recipe if replace_weights else None)
     found = processes.bytes_of_first(found.encode()).decode()
     if found:
         raise ValueError(f"{folder}: {found}; choose another --out, or remove what is no longer needed")
 
 
-def _expect_within_budget(trainer: Trainer, checkpoint: Checkpoint, folder: Path) -> None:
+def _expect_within_budget(trainer: RecipeTrainer, checkpoint: Checkpoint, folder: Path) -> None:
     """Raise if the run has trained for longer than it now should: its weights are not the ones asked for."""
     recipe, progress = trainer.recipe, checkpoint.progress
     batches = trainer.task.train_batches(recipe.batch_size, epoch=progress.epoch, seed=recipe.seed)
@@ -342,7 +346,7 @@ def _expect_within_budget(trainer: Trainer, checkpoint: Checkpoint, folder: Path
     for bound, value in spent.items():
         budget = getattr(recipe, bound)
         # A budget in minutes ends with the first step after it, so a finished run always exceeds its own.
-        if bound == "minutes" and budget == checkpoint.recipe.minutes:
+        if bound == "minutes" and budget == recipe_in(checkpoint.origin).minutes:
             continue
         if budget and value > budget:
             raise ValueError(
@@ -358,7 +362,7 @@ def _brief(value: float) -> str:
 @contextlib.contextmanager
 def _locked(folder: Path, processes: Processes) -> Iterator[None]:
     """Keep other processes than these out of the folder of a run, which is made if there is none."""
-    descriptor = lock_file(folder / ".lock", wait=False) if processes.is_first else None
+    descriptor = lock_file(folder / LOCK, wait=False) if processes.is_first else None
     try:
         if not processes.first(float(descriptor is not None)):
             raise BusyRunError(f"{folder}: another process is training there")

@@ -14,8 +14,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from kru.lab.recipes.files import recipe_from, recipe_mapping
-from kru.lab.recipes.settings import Recipe
 from kru.nn.states import State
 from kru.training.files import write_atomically
 from kru.training.plain_json import NUMBER, mismatches, parse_json
@@ -63,9 +61,8 @@ class Progress:
 class Checkpoint:
     """A run at one moment: enough to go on as if nothing had happened."""
 
-    recipe: Recipe
-    source: str
-    """the recipe's name or path, as it was given"""
+    origin: dict[str, Any]
+    """what is trained, in values for JSON; what they mean is known to whoever trains"""
     progress: Progress
     weights: dict[str, Tensor]
     best_weights: dict[str, Tensor]
@@ -74,10 +71,17 @@ class Checkpoint:
     generator: Tensor = field(default_factory=torch.get_rng_state)
     data: dict[str, float] = field(default_factory=dict)
     """the sizes of the splits and the baseline, by which other data are told; none in an older file"""
+    model: dict[str, Any] = field(default_factory=dict)
+    """the settings of the model that has `weights`, as it is now; none in an older file"""
+    best_model: dict[str, Any] = field(default_factory=dict)
+    """those of the model that has `best_weights`"""
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """the running average of the weights, if there is one"""
 
     def save(self, path: Path) -> None:
         tensors = {f"weights/{name}": tensor for name, tensor in self.weights.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best_weights.items()}
+        tensors |= {f"average/{name}": tensor for name, tensor in self.average.items()}
         for index, values in self.optimizer.items():
             tensors |= {f"optimizer/{index}/{name}": tensor for name, tensor in values.items()}
         if self.carried is not None:
@@ -86,18 +90,29 @@ class Checkpoint:
             tensors |= {f"carried/{i if several else 'h'}": state for i, state in enumerate(states)}
         tensors["generator"] = self.generator
         write_tensors(
-            path, tensors, self.recipe, source=self.source, progress=asdict(self.progress), data=self.data
+            path,
+            tensors,
+            {
+                "origin": self.origin,
+                "model": self.model,
+                "best_model": self.best_model,
+                "progress": asdict(self.progress),
+                "data": self.data,
+            },
         )
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
-        recipe, header, tensors = read_tensors(path)
+        header, tensors = read_tensors(path)
+        # An older version wrote a recipe, its name and its source beside the progress.
+        origin = header.get("origin", {key: header.get(key) for key in ("recipe", "name", "source")})
+        model, best_model = header.get("model", {}), header.get("best_model", {})
         progress = header.get("progress")
         moments = {name: name.partition("/") for name in _below(tensors, "optimizer")}
         if (
             not isinstance(progress, dict)
             or not _is_progress(progress)
-            or not isinstance(header.get("source"), str)
+            or not all(isinstance(table, dict) for table in (origin, model, best_model))
             or not _is_numbers(header.get("data", {}))
             or "generator" not in tensors
             or not all(index.isdecimal() for index, _, _ in moments.values())
@@ -109,8 +124,7 @@ class Checkpoint:
         carried = _below(tensors, "carried")
         several = tuple(carried[str(i)] for i in range(len(carried)) if str(i) in carried)
         return cls(
-            recipe,
-            header["source"],
+            origin,
             Progress(**progress),
             _below(tensors, "weights"),
             _below(tensors, "best"),
@@ -118,6 +132,9 @@ class Checkpoint:
             several or carried.get("h"),
             tensors["generator"],
             header.get("data", {}),
+            model,
+            best_model,
+            _below(tensors, "average"),
         )
 
 
@@ -136,15 +153,14 @@ def _is_progress(values: Mapping[str, Any]) -> bool:
     )
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], recipe: Recipe, **header: Any) -> None:
-    """A safetensors file with the recipe and further JSON values in its header."""
-    contents = {"recipe": recipe_mapping(recipe), "name": recipe.name, **header}
-    metadata = {"format": FORMAT, "kru": json.dumps(contents)}
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """A safetensors file with further values, for JSON, in its header."""
+    metadata = {"format": FORMAT, "kru": json.dumps(header)}
     write_atomically(path, save({name: t.contiguous() for name, t in tensors.items()}, metadata))
 
 
-def read_tensors(path: Path) -> tuple[Recipe, dict[str, Any], dict[str, Tensor]]:
-    """What `write_tensors` wrote: recipe, header, tensors."""
+def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `write_tensors` wrote: header, tensors."""
     if not path.is_file():
         if path.exists():
             raise ValueError(f"{path}: expected a file, got a folder, a device or a pipe")
@@ -165,21 +181,11 @@ def read_tensors(path: Path) -> tuple[Recipe, dict[str, Any], dict[str, Tensor]]
         raise ValueError(f"{path}: expected a file that kru wrote, got format {metadata.get('format')!r}")
     try:
         header = parse_json(metadata.get("kru", ""))
-        recipe = _recipe_in(header)
     except ValueError as error:
-        raise ValueError(f"{path}: expected a recipe in its header ({error})") from error
-    return recipe, header, tensors
-
-
-def _recipe_in(header: Any) -> Recipe:
-    entries = header if isinstance(header, dict) else {}
-    recipe, name = entries.get("recipe"), entries.get("name")
-    if not isinstance(recipe, dict):
-        raise ValueError(f"recipe: expected a table, got {recipe!r}")
-    # Commands print the name, and call folders after it.
-    if not isinstance(name, str) or Path(name).name != name or name == ".." or not name.isprintable():
-        raise ValueError(f"name: expected one that a folder can have, got {name!r}")
-    return recipe_from(recipe, name, recorded=True)
+        raise ValueError(f"{path}: expected JSON in its header ({error})") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"{path}: expected a table in its header, got {header!r}")
+    return header, tensors
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -27,9 +27,9 @@ from torch import Tensor, distributed, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from kru.lab.tasks import Batch, Score, Task
 from kru.nn.states import State
 from kru.training.counter import derive_key
+from kru.training.task import Batch, Score, Task
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others before it gives up, such as for one that validates or writes."""

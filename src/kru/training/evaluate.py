@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
-from kru.lab.tasks import Score, Split, Task
-from kru.nn.model import SequenceModel
 from kru.nn.states import State
 from kru.training.distributed import Processes
+from kru.training.task import Score, Split, Task
 
 
 def evaluate(
-    model: SequenceModel,
+    model: nn.Module,
     task: Task,
     split: Split,
     batch_size: int,

@@ -1,22 +1,20 @@
 """Growth: the recurrent matrix gets more parameters, and keeps its function, when validation stalls."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from kru.lab.recipes.settings import Recipe
-from kru.lab.tasks import Measure
 from kru.linalg.factors import Shapes, product_text
 from kru.matrices import KroneckerMatrix, RecurrentMatrix, UnitaryKroneckerMatrix
-from kru.nn.kinds import ModelSettings
-from kru.nn.model import SequenceModel, Sizes, build_model
+from kru.nn.recurrent import Recurrent
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import Progress
 from kru.training.settings import GrowthSettings
+from kru.training.task import Measure
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,20 @@ class Grown:
     penalty_before: float
     penalty: float
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What changes in the model's settings."""
+        return {"factors": list(self.factors), "rank": self.rank}
+
     def __str__(self) -> str:
         return f"{product_text(self.factors, self.rank)}, {self.recurrent:,} recurrent parameters"
 
 
-def expect_growable(config: GrowthSettings, model: SequenceModel) -> None:
-    """Raise if a recipe asks for growth that can't happen."""
+def expect_growable(config: GrowthSettings, model: nn.Module) -> None:
+    """Raise if settings ask for growth that can't happen."""
     if not config.max_parameters:
         return
-    matrix = model.layer.matrix()
+    matrix = _growing(model).matrix()
     if not isinstance(matrix, KroneckerMatrix | UnitaryKroneckerMatrix) or len(matrix.shapes) < 2:
         raise ValueError(
             f"growth: expected a model with two Kronecker factors at least, got {product_text(matrix.shapes)}; "
@@ -76,6 +79,19 @@ def expect_growable(config: GrowthSettings, model: SequenceModel) -> None:
             f"growth.max-parameters: expected at least the {least} recurrent parameters after one step, "
             f"got {config.max_parameters}"
         )
+
+
+def next_growth(config: GrowthSettings, model: nn.Module) -> GrowthStep | None:
+    """`next_step` of the model's recurrent matrix."""
+    return next_step(config, _growing(model).matrix()) if config.max_parameters else None
+
+
+def _growing(model: nn.Module) -> Recurrent:
+    """The layer that grows."""
+    layers = [module for module in model.modules() if isinstance(module, Recurrent)]
+    if len(layers) != 1 or layers[0].num_layers > 1 or layers[0].bidirectional:
+        raise ValueError("growth: expected a model with one recurrent layer of this library in one direction")
+    return layers[0]
 
 
 def next_step(config: GrowthSettings, matrix: RecurrentMatrix) -> GrowthStep | None:
@@ -125,9 +141,9 @@ def stalled(config: GrowthSettings, measure: Measure, progress: Progress, value:
     return True
 
 
-def grow(step: GrowthStep, model: SequenceModel, optimizer: torch.optim.Optimizer) -> Grown:
+def grow(step: GrowthStep, model: nn.Module, optimizer: torch.optim.Optimizer) -> Grown:
     """Take a step of growth; the optimiser follows."""
-    layer = model.layer
+    layer = _growing(model)
     changes = [layer.merge(i, optimizer=optimizer) for i in step.merges]
     if step.terms:
         changes.append(layer.raise_rank(step.terms, optimizer=optimizer))
@@ -138,29 +154,6 @@ def grow(step: GrowthStep, model: SequenceModel, optimizer: torch.optim.Optimize
         changes[0].penalty_before or 0.0,
         changes[-1].penalty or 0.0,
     )
-
-
-def grown_settings(recipe: Recipe, weights: Mapping[str, Tensor]) -> ModelSettings:
-    """The recipe's model with the factors and the rank that weights of it have, which may have grown."""
-    if not recipe.growth.max_parameters:
-        return recipe.model
-    name = "layer.recurrent_l0." + ("base" if recipe.model.constraint == "exact" else "factor")
-    count = sum(key.startswith(f"{name}_") for key in weights)
-    factors = [weights[key] for key in (f"{name}_{f}" for f in range(count)) if key in weights]
-    # One dimension for the parts of a complex factor or for the gates, and one more for the terms of a sum.
-    usual = 2 if recipe.model.kind == "kru" and recipe.model.field == "real" else 3
-    # What is no factor fits no model, which loading it will say.
-    if not factors or any(factor.dim() < usual for factor in factors):
-        return recipe.model
-    rank = factors[0].shape[0] if factors[0].dim() > usual else 1
-    return recipe.model.changed(factors=tuple(factor.shape[-1] for factor in factors), rank=rank)
-
-
-def model_of(recipe: Recipe, sizes: Sizes, weights: Mapping[str, Tensor]) -> SequenceModel:
-    """The model that has these weights, grown or not."""
-    model = build_model(grown_settings(recipe, weights), sizes)
-    model.load_state_dict(weights)
-    return model
 
 
 def _merged_once(shapes: Shapes) -> list[Shapes]:

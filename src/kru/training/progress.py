@@ -10,9 +10,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from kru.lab.recipes.settings import Recipe
-from kru.lab.tasks import Task
-from kru.training.loop import Event, Trainer
+from kru.training.settings import TrainingSettings
+from kru.training.task import Task
+from kru.training.trainer import Event, Trainer
 
 EVERY = 30.0
 """Seconds between two lines about validations where stderr is not a terminal."""
@@ -27,7 +27,8 @@ class Display:
 
     def __init__(
         self,
-        recipe: Recipe,
+        name: str,
+        settings: TrainingSettings,
         task: Task,
         *,
         quiet: bool,
@@ -37,19 +38,20 @@ class Display:
         self._clock = clock
         self._shown = -math.inf
         self._held = ""
-        self._recipe = recipe
+        self._name = name
+        self._settings = settings
         self._task = task
         self._quiet = quiet
         self._valid = ""
         self._begun: tuple[int, float] | None = None
         self._losses: list[float] = []
         self._events: Any = _events(folder) if folder is not None else None
-        epoch = len(task.train_batches(recipe.batch_size, epoch=0, seed=recipe.seed))
-        bounds = [bound for bound in (recipe.steps, recipe.epochs * epoch) if bound]
+        epoch = len(task.train_batches(settings.batch_size, epoch=0, seed=settings.seed))
+        bounds = [bound for bound in (settings.steps, settings.epochs * epoch) if bound]
         self._bound = min(bounds) if bounds else None
         self._bar = tqdm(
             total=self._bound,
-            desc=recipe.name,
+            desc=name,
             unit="step",
             dynamic_ncols=True,
             smoothing=0.1,
@@ -69,10 +71,10 @@ class Display:
             self._events.close()
 
     def resumed(self, trainer: Trainer) -> None:
-        """Say that a run goes on, from the step where it stands."""
+        """Say that training resumes, and from which step."""
         step = trainer.progress.step
         self._bar.initial = self._bar.n = self._bar.last_print_n = step
-        self._write(f"{self._recipe.name}: going on from step {step:,}")
+        self._write(f"{self._name}: resuming from step {step:,}")
 
     def show(self, event: Event) -> None:
         progress = event.progress
@@ -80,7 +82,7 @@ class Display:
             self._begun = (progress.step - 1, progress.seconds)
         if event.grown is not None:
             penalties = f"{event.grown.penalty_before:.2g} to {event.grown.penalty:.2g}"
-            self._write(f"{self._recipe.name}: grown to {event.grown}, penalty {penalties}")
+            self._write(f"{self._name}: grown to {event.grown}, penalty {penalties}")
             return
         if event.loss is None:
             self._validated(event)
@@ -90,8 +92,8 @@ class Display:
             self._events.add_scalar("loss", event.loss, progress.step)
         if self._bar.disable:
             return
-        if self._recipe.minutes and progress.seconds:
-            expected = round(progress.step * 60 * self._recipe.minutes / progress.seconds)
+        if self._settings.minutes and progress.seconds:
+            expected = round(progress.step * 60 * self._settings.minutes / progress.seconds)
             self._bar.total = min(expected, self._bound or expected)
         shown = f"loss {event.loss:.4g}{self._valid}"
         if event.penalty is not None:
@@ -119,7 +121,7 @@ class Display:
         if seconds > 0:
             parts.append(f"{steps / seconds:.3g} steps/s")
         self._losses.clear()
-        self._held = f"{self._recipe.name}: " + ", ".join(parts)
+        self._held = f"{self._name}: " + ", ".join(parts)
         if not self._bar.disable or self._clock() - self._shown >= EVERY:
             self._release()
 

@@ -105,6 +105,8 @@ class TrainingSettings:
     """sequences in a step (of a text: streams)"""
     penalty: float = 0.0
     """strength of the soft unitary constraint"""
+    average: float = 0.0
+    """decay of a running average of the weights, which is then validated and kept in their place; 0: none"""
     steps: int = 0
     """budget in steps; 0: no bound. Training ends at the first bound of the three"""
     epochs: int = 0
@@ -117,6 +119,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         expect("batch-size", self.batch_size, "at least 1", lambda value: value >= 1)
         expect("penalty", self.penalty, "at least 0", lambda value: value >= 0)
+        expect("average", self.average, "from 0 to below 1", lambda value: 0 <= value < 1)
         for bound in BUDGET:
             expect(bound, getattr(self, bound), "at least 0", lambda value: value >= 0)
         expect("seed", self.seed, "0 to 2^63 - 1", lambda value: 0 <= value < 2**63)

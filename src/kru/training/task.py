@@ -127,7 +127,7 @@ class Task(ABC):
         carries_state: whether batches of a pass continue each other (see `Batch.carry`).
         measure: what `score` measures.
         baseline: the measure on the test split of the best prediction that uses no memory (of a constant,
-            from the training part, for measured data).
+            from the training part, for measured data); NaN where it is not known.
     """
 
     input_size: int
@@ -136,7 +136,7 @@ class Task(ABC):
     last_only: bool = False
     carries_state: bool = False
     measure: Measure
-    baseline: float
+    baseline: float = float("nan")
 
     @abstractmethod
     def size(self, split: Split) -> int:

@@ -20,10 +20,10 @@ from kru.lab.report.style import COLOURS, LABELS, new_figure
 from kru.lab.report.tables import make_tables
 from kru.lab.report.targets import QUICK, target_names, target_recipes
 from kru.lab.result import write_result
-from kru.lab.run import CHECKPOINT, WEIGHTS
 from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint, read_tensors, write_tensors
 from kru.training.files import expect_folder
+from kru.training.folder import CHECKPOINT, WEIGHTS
 
 
 def made_up(recipe, seed=1, test=8.5, **others):
@@ -399,18 +399,18 @@ def test_inspect_says_what_is_wrong_before_all_else(run, tmp_path, capsys):
     )
     under = str(tmp_path / "file" / "figures")
     assert "figures: expected a folder to write to (Not a directory)" in complaint("--out", under)
-    recipe, _, weights = read_tensors(run / WEIGHTS)
+    header, weights = read_tensors(run / WEIGHTS)
     first = "layer.recurrent_l0.factor_0"
     infinite = {name: torch.full_like(tensor, math.inf) for name, tensor in weights.items()}
-    write_tensors(run / WEIGHTS, infinite, recipe)
+    write_tensors(run / WEIGHTS, infinite, header)
     assert f"{run}: expected finite recurrent weights, got some that are not" in complaint()
     for wrong in (
         {name: tensor for name, tensor in weights.items() if name != first},
         weights | {first: torch.zeros(())},
     ):
-        write_tensors(run / WEIGHTS, wrong, recipe)
+        write_tensors(run / WEIGHTS, wrong, header)
         assert f"{run / WEIGHTS}: " in complaint()
-    mamba = replace(recipe, model=replace(recipe.model, kind="mamba"))
+    mamba = {**header, "recipe": {**header["recipe"], "model": {"kind": "mamba"}}}
     write_tensors(run / WEIGHTS, weights, mamba)
     assert "model.kind: expected one of kru, " in (said := complaint())
     assert f"{run / WEIGHTS}: " in said

@@ -16,7 +16,7 @@ import pytest
 import scipy.io
 
 from kru.lab.recipes.files import load_recipe, with_budget
-from kru.lab.run import Place, train
+from kru.lab.run import RunOptions, train
 from kru.lab.sweep.space import load_space
 
 RECIPE = """
@@ -71,7 +71,7 @@ def alone():
         recipe = load_recipe("small.toml")
         space = load_space(Path("space.toml"), recipe)
         whole = with_budget(space.apply(recipe, trial.params), steps=steps)
-        return train(whole, "small.toml", Place(Path("alone"), quiet=True))["valid"]
+        return train(whole, "small.toml", RunOptions(Path("alone"), quiet=True))["valid"]
 
     return value
 

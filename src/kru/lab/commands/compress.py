@@ -13,9 +13,10 @@ from kru.lab.cli import parse
 from kru.lab.commands.train import summary
 from kru.lab.compressed import CompressedRun, compress_run, fine_tuning
 from kru.lab.result import read_weights, write_weights
-from kru.lab.run import CHECKPOINT, WEIGHTS, Place, RunError, train, weights_path
+from kru.lab.run import RunError, RunOptions, train, weights_path
 from kru.training.evaluate import evaluate
 from kru.training.files import expect_folder
+from kru.training.folder import CHECKPOINT, WEIGHTS
 from kru.training.interrupt import Interrupted
 
 
@@ -86,11 +87,11 @@ def run(arguments: Sequence[str]) -> int:
 def _fine_tune(options: Options, compressed: CompressedRun, folder: Path, arguments: Sequence[str]) -> int:
     budget = {"steps": options.steps} if options.steps else {"epochs": options.epochs}
     recipe = fine_tuning(compressed.recipe, options.rate, **budget)
-    place = Place(folder, options.data_dir, quiet=options.quiet)
+    run_options = RunOptions(folder, options.data_dir, quiet=options.quiet)
     command = shlex.join(["kru compress", *arguments]).replace("'kru compress'", "kru compress")
     try:
         result: dict[str, Any] = train(
-            recipe, "", place, start=compressed.model.state_dict(), command=command
+            recipe, "", run_options, start=compressed.model.state_dict(), command=command
         )
     except Interrupted as stop:
         print(

@@ -16,7 +16,8 @@ from kru.lab.report.records import read_results
 from kru.lab.report.tables import make_tables
 from kru.lab.report.targets import target_recipes
 from kru.lab.result import read_result
-from kru.lab.run import RESULT, DivergedRunError, Place, RunError, train
+from kru.lab.run import DivergedRunError, RunError, RunOptions, train
+from kru.training.folder import RESULT
 from kru.training.interrupt import Interrupted
 
 
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             print(f"{name}: already recorded in {results}", file=sys.stderr)
             continue
         try:
-            _run(recipe, Place(base / name, options.data_dir, results=results))
+            _run(recipe, RunOptions(base / name, options.data_dir, results=results))
         except Interrupted as stop:
             print(
                 f"kru reproduce: stopped in {name}, with a checkpoint; the same command goes on",
@@ -81,12 +82,12 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _run(recipe: Recipe, place: Place) -> None:
+def _run(recipe: Recipe, run_options: RunOptions) -> None:
     """Train and record; of a run that diverged, what it had reached."""
     try:
-        result = train(recipe, recipe.name, place)
+        result = train(recipe, recipe.name, run_options)
     except DivergedRunError:
-        record(read_result(place.folder / RESULT), place.folder, place.results)
+        record(read_result(run_options.folder / RESULT), run_options.folder, run_options.results)
         raise
-    record(result, place.folder, place.results)
+    record(result, run_options.folder, run_options.results)
     print(summary(result), file=sys.stderr)

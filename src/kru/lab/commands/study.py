@@ -12,7 +12,7 @@ import tyro
 from kru.lab.cli import parse
 from kru.lab.report.studies import draw_study, read_study, study_text
 from kru.lab.result import write_result
-from kru.lab.run import Place, RunError
+from kru.lab.run import RunError, RunOptions
 from kru.lab.studies.design import STUDIES, STUDY_TASKS, Setting
 from kru.lab.studies.record import is_recorded, run_setting
 from kru.training.interrupt import Interrupted
@@ -77,9 +77,9 @@ def run(arguments: Sequence[str]) -> int:
     for number, (setting, seed) in enumerate(missing, 1):
         name = f"{setting.task}-{setting.label}-seed{seed}"
         folder = options.runs / options.study / name
-        place = Place(folder, options.data_dir, quiet=True, cpu_time=options.cpu_time)
+        run_options = RunOptions(folder, options.data_dir, quiet=True, cpu_time=options.cpu_time)
         try:
-            record = run_setting(setting, seed, place)
+            record = run_setting(setting, seed, run_options)
         except Interrupted as stop:
             print(
                 f"kru study: stopped in {name}, with a checkpoint; the same command goes on", file=sys.stderr

@@ -10,7 +10,7 @@ import tyro
 
 from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
 from kru.lab.recipes.settings import Recipe
-from kru.lab.run import Place
+from kru.lab.run import RunOptions
 from kru.training.interrupt import Interrupted
 from kru.training.settings import expect_budget
 
@@ -93,12 +93,12 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
     measure = options.recipe.task.load(options.data_dir).measure
     settings = Settings(options.recipe, source, space, options.sampler, measure)
     plan = Plan(options.trials, options.startup, options.prune)
-    place = Place(_folder(options), options.data_dir, options.checkpoint_seconds, quiet=True)
+    run_options = RunOptions(_folder(options), options.data_dir, options.checkpoint_seconds, quiet=True)
     store = _store(options)
     try:
         with join(_name(options), settings, plan, store) as sweep:
             if options.workers == 1:
-                work(sweep, place, Stop(options.parent))
+                work(sweep, run_options, Stop(options.parent))
         if options.workers > 1:
             code = run_crew(["sweep", *arguments, "--storage", store.where], options.workers)
             if code:

@@ -11,9 +11,10 @@ import tyro
 from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
 from kru.lab.recipes.settings import Recipe
 from kru.lab.result import write_result
-from kru.lab.run import WEIGHTS, Place, RunError, train
+from kru.lab.run import RunError, RunOptions, train
 from kru.training.distributed import joined
 from kru.training.files import write_atomically
+from kru.training.folder import WEIGHTS
 from kru.training.interrupt import Interrupted
 
 DESCRIPTION = f"""Train a model by a recipe: kru train RECIPE [OPTIONS]
@@ -51,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     source, options = parse_with_recipe(Options, "train", arguments, DESCRIPTION)
     recipe: Recipe = options.recipe
     folder = options.out or Path("runs") / f"{recipe.name}-seed{recipe.seed}"
-    place = Place(
+    run_options = RunOptions(
         folder,
         options.data_dir,
         options.checkpoint_seconds,
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     with joined(options.device) as processes:
         try:
-            result = train(recipe, source, place, resume=options.resume, processes=processes)
+            result = train(recipe, source, run_options, resume=options.resume, processes=processes)
         except Interrupted as stop:
             message = f"stopped with a checkpoint in {folder}; the same command goes on"
             code = 128 + stop.signal

@@ -1,5 +1,6 @@
 """What is in a run: parameters by part, the spectrum of its recurrent matrix, its distance from unitary."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,20 @@ import kru
 from kru.lab.report.style import COLOURS, new_figure, save_figure
 from kru.lab.report.text import columns
 from kru.lab.result import model_in, read_result, read_weights
-from kru.lab.run import CHECKPOINT, WEIGHTS, weights_path
+from kru.lab.run import weights_path
+from kru.lab.trainer import load_checkpoint, model_from
 from kru.nn.model import SequenceModel
 from kru.nn.recurrent import Recurrent
 from kru.nn.spectrum import Spectrum
 from kru.optim.parameters import recurrent_parameters
-from kru.training.checkpoint import Checkpoint
+from kru.training.folder import CHECKPOINT, METRICS, WEIGHTS
 from kru.training.metrics import read_metrics
 
 
 def load_run(run: Path) -> tuple[str, SequenceModel, list[dict[str, Any]]]:
     """Name, model and curve of a run (its best weights, else those of its checkpoint) or of weights."""
     if run.is_dir():
-        metrics = run / "metrics.jsonl"
+        metrics = run / METRICS
         curve = read_metrics(metrics) if metrics.exists() else []
         if (run / WEIGHTS).exists():
             recipe, model = read_weights(run / WEIGHTS)
@@ -30,8 +32,8 @@ def load_run(run: Path) -> tuple[str, SequenceModel, list[dict[str, Any]]]:
             raise ValueError(
                 f"{run}: expected the folder of a run, got one without {WEIGHTS} and {CHECKPOINT}"
             )
-        checkpoint = Checkpoint.load(run / CHECKPOINT)
-        recipe = checkpoint.recipe
+        recipe, checkpoint = load_checkpoint(run / CHECKPOINT)
+        recipe = replace(recipe, model=model_from(recipe, checkpoint.model or asdict(recipe.model)))
         return recipe.name, model_in(run / CHECKPOINT, recipe, checkpoint.weights), curve
     path = weights_path(run)
     recipe, model = read_weights(path)

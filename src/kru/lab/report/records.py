@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kru.lab.result import read_result
-from kru.lab.run import RESULT
+from kru.training.folder import RESULT
 
 Result = dict[str, Any]
 

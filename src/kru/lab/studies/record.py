@@ -8,8 +8,9 @@ from typing import Any
 import kru
 from kru.lab.recipes.settings import settings
 from kru.lab.result import read_result, read_weights
-from kru.lab.run import RESULT, WEIGHTS, DivergedRunError, Place, train
+from kru.lab.run import DivergedRunError, RunOptions, train
 from kru.lab.studies.design import Setting
+from kru.training.folder import RESULT, WEIGHTS
 from kru.training.metrics import thinned
 
 CURVE = 40
@@ -18,7 +19,7 @@ CURVE = 40
 SPECTRUM = ("condition_number", "spectral_norm", "spectral_radius")
 
 
-def run_setting(setting: Setting, seed: int, place: Place) -> dict[str, Any]:
+def run_setting(setting: Setting, seed: int, run_options: RunOptions) -> dict[str, Any]:
     """Train, and add to the result what the study asks of a run: the spectrum of W in the best model.
 
     A run that diverges has a record as well, of what it had reached.
@@ -29,10 +30,10 @@ def run_setting(setting: Setting, seed: int, place: Place) -> dict[str, Any]:
     """
     recipe = replace(setting.recipe, seed=seed)
     try:
-        result = train(recipe, setting.source, place)
+        result = train(recipe, setting.source, run_options)
     except DivergedRunError:
-        result = read_result(place.folder / RESULT)
-    _, model = read_weights(place.folder / WEIGHTS)
+        result = read_result(run_options.folder / RESULT)
+    _, model = read_weights(run_options.folder / WEIGHTS)
     spectrum = kru.spectrum(model.layer, dense=True)
     values = {name: getattr(spectrum, name) for name in SPECTRUM}
     validations = [point for point in result["curve"] if "valid" in point]
@@ -41,7 +42,7 @@ def run_setting(setting: Setting, seed: int, place: Place) -> dict[str, Any]:
         "setting": setting.label,
         "settings": settings(recipe),
         "spectrum": {name: float(f"{v:.6g}") if isfinite(v) else None for name, v in values.items()},
-        "clock": "cpu" if place.cpu_time else "wall",
+        "clock": "cpu" if run_options.cpu_time else "wall",
         "curve": thinned(validations, 2 * CURVE),
     }
 

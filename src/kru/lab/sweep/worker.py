@@ -13,14 +13,15 @@ from typing import Any
 from optuna.trial import TrialState
 
 from kru.lab.recipes.settings import Recipe
-from kru.lab.run import CHECKPOINT, BusyRunError, DivergedRunError, Place, train
+from kru.lab.run import BusyRunError, DivergedRunError, RunOptions, train
 from kru.lab.sweep.locks import LockLostError
 from kru.lab.sweep.storage import DATABASE_ERRORS
 from kru.lab.sweep.sweep import DIVERGED, TEST, Claimed, Sweep
 from kru.nn.model import build_model
 from kru.training.checkpoint import Checkpoint, Progress
+from kru.training.folder import CHECKPOINT
 from kru.training.interrupt import Interrupted, Interruptible
-from kru.training.loop import Event
+from kru.training.trainer import Event
 
 POLL = 1.0
 """Seconds between two looks at the sweep while other workers have all remaining trials."""
@@ -50,11 +51,11 @@ class Stop(Interruptible):
             raise Interrupted(signal.SIGTERM)
 
 
-def work(sweep: Sweep, place: Place, stop: Stop) -> None:
+def work(sweep: Sweep, run_options: RunOptions, stop: Stop) -> None:
     """Run trials until the sweep has all of its trials and every one is finished.
 
     Args:
-        place: whose folder has a folder for each trial.
+        run_options: whose folder has a folder for each trial.
 
     Raises:
         Interrupted: a signal asked to stop; the trial of this worker waits for the next one.
@@ -73,7 +74,7 @@ def work(sweep: Sweep, place: Place, stop: Stop) -> None:
                     if sweep.finished():
                         return
                     time.sleep(POLL)
-                elif not run_trial(sweep, claimed, place, stop):
+                elif not run_trial(sweep, claimed, run_options, stop):
                     busy = claimed.trial.number
                 failures = 0
             except (LockLostError, *DATABASE_ERRORS):
@@ -84,7 +85,7 @@ def work(sweep: Sweep, place: Place, stop: Stop) -> None:
                 time.sleep(POLL)
 
 
-def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> bool:
+def run_trial(sweep: Sweep, claimed: Claimed, run_options: RunOptions, stop: Stop) -> bool:
     """Train a trial's recipe, from its last checkpoint if it has one in the folder, and finish the trial.
 
     Returns:
@@ -92,13 +93,15 @@ def run_trial(sweep: Sweep, claimed: Claimed, place: Place, stop: Stop) -> bool:
     """
     number = claimed.trial.number
     told = f"trial {number} ({describe(claimed.values)})"
-    folder = trial_folder(place.folder, number)
+    folder = trial_folder(run_options.folder, number)
     if claimed.again:
         _say(f"{told}: {_where_it_goes_on(folder)}")
     try:
         recipe = _recipe(sweep, claimed, told)
         watch = _watcher(sweep, claimed, recipe)
-        result = train(recipe, sweep.settings.source, replace(place, folder=folder), watch=watch, stop=stop)
+        result = train(
+            recipe, sweep.settings.source, replace(run_options, folder=folder), watch=watch, stop=stop
+        )
         if not math.isfinite(result["valid"]):
             raise NotFinite
         sweep.tell(claimed, result["valid"], TrialState.COMPLETE, **{TEST: result["test"]})

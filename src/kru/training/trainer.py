@@ -1,33 +1,39 @@
-"""The training loop: steps, validations, the schedule, and checkpoints from which it goes on exactly."""
+"""The trainer: steps, validations, the schedule, and checkpoints from which it goes on exactly."""
 
+import contextlib
+import copy
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kru.lab.recipes.settings import Recipe
-from kru.lab.tasks import Batches, Task
-from kru.nn.kinds import ModelSettings
-from kru.nn.model import SequenceModel, Sizes, seeded_model
-from kru.nn.spectrum import spectrum
 from kru.nn.states import State
 from kru.optim import optimizer
 from kru.optim.penalty import unitary_penalty
 from kru.training.allocator import keep_freed_memory
+from kru.training.average import WeightAverage
 from kru.training.checkpoint import Checkpoint, Progress
+from kru.training.distance import distance_from_unitary
 from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
-from kru.training.growth import Grown, GrowthStep, expect_growable, grow, grown_settings, next_step, stalled
+from kru.training.folder import CHECKPOINT, METRICS
+from kru.training.growth import Grown, GrowthStep, expect_growable, grow, next_growth, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
-from kru.training.task import SPLITS
+from kru.training.settings import TrainingSettings
+from kru.training.task import SPLITS, Batches, Task
 
 LOG_EVERY = 20
 """Steps between two lines of training loss in metrics.jsonl."""
+
+ModelFactory = Callable[[Mapping[str, Any]], nn.Module]
+"""Builds a model, with initial weights from torch's global generator, from its settings."""
 
 
 class DivergedError(Exception):
@@ -36,7 +42,7 @@ class DivergedError(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """What the loop reports: after each step with `loss`, after each validation with `valid`, after growth
+    """What the trainer reports: after each step with `loss`, after each validation with `valid`, after growth
     with `grown`."""
 
     progress: Progress
@@ -49,73 +55,95 @@ class Event:
 
 
 class Trainer:
-    """One run of a recipe: `run` trains until the budget is spent.
+    """Trains a model on a task: `train` goes on until the budget is spent.
 
     Everything that decides what comes next is in a checkpoint or a pure function of it, so a run that goes on
     from one takes the same steps, bit for bit, as one that was never interrupted (with the same number of
     threads, and a budget in steps or epochs).
 
+    A model is called as ``model(inputs, state, lengths)``, with inputs (T, B, D) or symbols (T, B), the state that
+    it returned for the batch before or None, and the lengths of the sequences, int64 (B,), or None if all have T
+    steps; it returns its outputs and its last state.
+
     Args:
-        source: the recipe's name or path, kept in checkpoints.
-        folder: where metrics.jsonl and checkpoint.safetensors are; None to keep no record.
+        model: a module, or a function that builds one from `model_settings`, for which torch's generator is seeded
+            with `settings.seed`.
+        task: the batches, the loss and the measure. One whose validation split is empty is not validated, and its
+            best weights are the last.
+        settings: how to train.
+        model_settings: values for JSON. Growth changes the entries `factors` and `rank`, and a checkpoint keeps
+            them, so that the function can build a model that has grown.
+        origin: values for JSON that say what is trained, such as a recipe; checkpoints keep them.
+        start: weights to begin with in place of those that the model has.
+        folder: where metrics.jsonl and checkpoint.safetensors are; None to write no files.
         checkpoint_seconds: how much time may lie between two checkpoints.
-        start: weights to begin with in place of random ones.
-        command: what the result names as its command, where that is not `kru train`.
-        report: called with each `Event`.
         clock: what seconds are counted by; time.process_time where other processes take turns with this one.
-        check: called before each step and each batch of a validation; it may raise `Interrupted`. With several
-            processes, only before steps, and in all of them alike.
+        report: called with each `Event`; what it raises ends the training.
+        check: called before each step and each batch of a validation; it may raise `Interrupted`, as
+            `Interruptible.check` does after Ctrl-C. Then a checkpoint is written, and `train`, called again, goes
+            on. With several processes it is only called before steps, and has to do the same in all of them.
         processes: those that train together, each with its part of every batch; only the first may have a
             folder.
+
+    Attributes:
+        progress: where the training stands.
+        best_weights: those of the best validation so far; `best_model` is a model that has them.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        model: nn.Module | ModelFactory,
         task: Task,
+        settings: TrainingSettings,
         *,
-        source: str = "",
+        model_settings: Mapping[str, Any] | None = None,
+        origin: Mapping[str, Any] | None = None,
+        start: Mapping[str, Tensor] | None = None,
         folder: Path | None = None,
         checkpoint_seconds: float = 30.0,
-        start: Mapping[str, Tensor] | None = None,
-        command: str = "",
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[Event], None] = lambda event: None,
         check: Callable[[], None] = lambda: None,
         processes: Processes | None = None,
     ) -> None:
-        self.recipe = recipe
         self.task = task
-        self.source = source
-        self.command = command
+        self.settings = settings
+        self.origin = _plain(origin or {})
         self.folder = folder
         self.checkpoint_seconds = checkpoint_seconds
         self._clock = clock
         self.report = report
         self.check = check
         self.processes = processes or Processes()
-        if recipe.batch_size < self.processes.count:
+        if settings.batch_size < self.processes.count:
             raise ValueError(
                 f"batch-size: expected at least a sequence for each of the {self.processes.count} processes, got "
-                f"{recipe.batch_size}"
+                f"{settings.batch_size}"
             )
         self.progress = Progress()
-        self.sizes = Sizes(task.input_size, task.output_size, task.last_only)
-        self._begin(recipe.model)
+        self._source = model
+        self._begin(_plain(model_settings or {}))
         if start is not None:
             self.model.load_state_dict(start)
-        expect_growable(recipe.growth, self.model)
+        expect_growable(settings.growth, self.model)
+        self.average = WeightAverage(self.model, settings.average) if settings.average else None
         self.best_weights: dict[str, Tensor] = {}
+        self.best_model_settings = self.model_settings
         self._carried: State | None = None
+        self._generator: Tensor | None = None
         self._metrics: Metrics | None = None
         self._batches: tuple[int, Batches] | None = None
         self._written = -math.inf
 
-    def _begin(self, config: ModelSettings) -> None:
-        """The model and its optimiser, as at the beginning of a run."""
-        self.model: SequenceModel = seeded_model(config, self.sizes, self.recipe.seed)
+    def _begin(self, model_settings: dict[str, Any]) -> None:
+        """The model and its optimiser, as at the beginning."""
+        torch.manual_seed(self.settings.seed)
+        self.model_settings = model_settings
+        self.model: nn.Module = (
+            self._source if isinstance(self._source, nn.Module) else self._source(model_settings)
+        )
         self.model.to(self.processes.device)
-        rates = self.recipe.optimizer
+        rates = self.settings.optimizer
         options: dict[str, float] = {"alpha": rates.decay} if rates.name == "rmsprop" else {}
         # Without a rate of their own they stay in the group of the others: checkpoints name states by place.
         if rates.input_scale != 1:
@@ -126,37 +154,50 @@ class Trainer:
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same recipe; only the budget may differ."""
+        """Go on from a checkpoint of the same training; only the budget may differ."""
         self.progress = replace(checkpoint.progress, stopped="")
-        config = grown_settings(self.recipe, checkpoint.weights)
-        if config != self.recipe.model:
-            self._begin(config)
+        if checkpoint.model not in ({}, self.model_settings):
+            if isinstance(self._source, nn.Module):
+                raise ValueError(
+                    f"model: expected one with the settings of the checkpoint, {checkpoint.model}, got "
+                    f"{self.model_settings}"
+                )
+            self._begin(checkpoint.model)
         self.model.load_state_dict(checkpoint.weights)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
+        if self.average is not None:
+            self.average = WeightAverage(self.model, self.settings.average)
+            self.average.load(checkpoint.average)
         self.best_weights = checkpoint.best_weights
+        self.best_model_settings = checkpoint.best_model or self.model_settings
         self._carried = self.processes.own_columns(checkpoint.carried)
-        torch.set_rng_state(checkpoint.generator)
+        self._generator = checkpoint.generator
 
-    def run(self) -> str:
+    def train(self) -> str:
         """Train until the budget is spent or the schedule says stop: "budget" or "early".
 
         From here on the process keeps the memory that it frees (`keep_freed_memory`).
 
         Raises:
             DivergedError: the last checkpoint and the best weights are those from before.
+            Interrupted: by `check`; `train` can be called again.
         """
         if self.folder is not None:
-            self._metrics = Metrics(self.folder / "metrics.jsonl", self.progress.metrics_bytes)
+            self._metrics = Metrics(self.folder / METRICS, self.progress.metrics_bytes)
         self.processes.weights_of_first(self.model)
         keep_freed_memory()
+        self.model.train()
+        if self._generator is not None:
+            torch.set_rng_state(self._generator)
         try:
-            return self._run()
+            return self._train()
         finally:
+            self._generator = torch.get_rng_state()
             if self._metrics is not None:
                 self._metrics.close()
 
-    def _run(self) -> str:
+    def _train(self) -> str:
         progress = self.progress
         clock = self._clock()
         try:
@@ -185,31 +226,56 @@ class Trainer:
         """Write a checkpoint, in place of the one before."""
         self._written = self.progress.seconds
         self._expect_finite()
-        carried = self.processes.all_columns(self._carried, self.recipe.batch_size)
+        checkpoint = self.checkpoint()
         if self.folder is None or self._metrics is None:
             return
-        self.progress.metrics_bytes = self._metrics.sync()
-        Checkpoint(
-            self.recipe,
-            self.source,
+        checkpoint.progress.metrics_bytes = self._metrics.sync()
+        checkpoint.save(self.folder / CHECKPOINT)
+
+    def checkpoint(self) -> Checkpoint:
+        """What a file would hold; its tensors are those that are trained, not copies.
+
+        With several processes, all have to call it.
+        """
+        return Checkpoint(
+            self.origin,
             self.progress,
             self.model.state_dict(),
             self.best_weights,
             self.optimizer.state_dict()["state"],
-            carried,
+            self.processes.all_columns(self._carried, self.settings.batch_size),
             data=self.data,
-        ).save(self.folder / "checkpoint.safetensors")
+            model=self.model_settings,
+            best_model=self.best_model_settings,
+            average={} if self.average is None else self.average.values,
+        )
+
+    def best_model(self) -> nn.Module:
+        """A model of its own with the best weights; the one that is trained stays as it is."""
+        if isinstance(self._source, nn.Module):
+            model = copy.deepcopy(self.model)
+        else:
+            with torch.random.fork_rng(devices=[]):
+                model = self._source(self.best_model_settings)
+        model.load_state_dict(self.best_weights)
+        return model.to(self.processes.device)
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Let the weights of a checkpoint be the best, such as the last good ones where none was ever validated."""
+        self.best_weights, self.best_model_settings = checkpoint.weights, checkpoint.model
+        self.progress.best_step = checkpoint.progress.step
 
     @property
     def data(self) -> dict[str, float]:
         """What a checkpoint knows of the data."""
-        return {**{split: self.task.size(split) for split in SPLITS}, "baseline": self.task.baseline}
+        sizes: dict[str, float] = {split: self.task.size(split) for split in SPLITS}
+        return sizes if math.isnan(self.task.baseline) else {**sizes, "baseline": self.task.baseline}
 
     def _step(self, seconds: float) -> None:
-        recipe, progress = self.recipe, self.progress
+        settings, progress = self.settings, self.progress
         batch, weight = self.processes.share(self._epoch_batches()[progress.index], self.task)
         self._set_rates()
-        self.processes.own_chance(recipe.seed, progress.step)
+        self.processes.own_chance(settings.seed, progress.step)
         loss = torch.zeros((), device=self.processes.device, requires_grad=True)
         state: State | None = None
         if batch is not None:
@@ -217,17 +283,19 @@ class Trainer:
             loss = weight * self.task.loss(outputs, batch)
         penalty = None
         objective = loss
-        if recipe.penalty:
+        if settings.penalty:
             penalty = unitary_penalty(self.model)
-            objective = loss + recipe.penalty / self.processes.count * penalty
+            objective = loss + settings.penalty / self.processes.count * penalty
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()  # type: ignore[no-untyped-call]
         value = self.processes.sum_gradients(list(self.model.parameters()), loss)
         if not math.isfinite(value):
             raise DivergedError(f"the loss is {value} at step {progress.step + 1}")
-        if recipe.optimizer.clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.optimizer.clip)
+        if settings.optimizer.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.optimizer.clip)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update(progress.step)
         if self.task.carries_state and state is not None:
             self._carried = (
                 tuple(part.detach() for part in state) if isinstance(state, tuple) else state.detach()
@@ -250,37 +318,42 @@ class Trainer:
         self.report(Event(progress, penalty_value, value))
 
     def _validate(self, seconds: float) -> None:
-        progress, recipe = self.progress, self.recipe
-        config = recipe.evaluation
+        progress, settings = self.progress, self.settings
         # An accuracy would not tell: outputs that are not numbers have a largest one too.
         self._expect_finite()
-        value = evaluate(
-            self.model,
-            self.task,
-            "valid",
-            config.batch_size,
-            sequences=config.sequences,
-            between=self.check if self.processes.count == 1 else lambda: None,
-            processes=self.processes,
-        )
+        if not self.task.size("valid"):
+            progress.validated = progress.step
+            self._keep_best()
+            return
+        with self._averaged():
+            value = evaluate(
+                self.model,
+                self.task,
+                "valid",
+                settings.evaluation.batch_size,
+                sequences=settings.evaluation.sequences,
+                between=self.check if self.processes.count == 1 else lambda: None,
+                processes=self.processes,
+            )
+        # Not before: an interrupted validation is taken again.
         progress.validated = progress.step
-        growth = next_step(recipe.growth, self.model.layer.matrix())
+        growth = next_growth(settings.growth, self.model)
         is_best = math.isfinite(value) and (
             progress.best is None or self.task.measure.improves(value, progress.best)
         )
         if is_best:
-            progress.best, progress.best_step = value, progress.step
+            progress.best = value
             progress.stale = progress.since_decay = 0
-            self.best_weights = {name: t.clone() for name, t in self.model.state_dict().items()}
+            self._keep_best()
         elif growth is None:
             progress.stale += 1
             progress.since_decay += 1
-            if progress.since_decay > recipe.schedule.patience:
-                progress.rate *= recipe.schedule.factor
+            if progress.since_decay > settings.schedule.patience:
+                progress.rate *= settings.schedule.factor
                 progress.since_decay = 0
         distance = distance_from_unitary(self.model)
         with torch.no_grad():
-            penalty = unitary_penalty(self.model).item() if recipe.penalty else None
+            penalty = unitary_penalty(self.model).item() if settings.penalty else None
         if self._metrics is not None:
             self._metrics.write(
                 step=progress.step,
@@ -289,17 +362,30 @@ class Trainer:
                 loss=self._take_loss(),
                 penalty=penalty,
                 valid=value,
-                rate=self._rate() * recipe.optimizer.lr,
+                rate=self._rate() * settings.optimizer.lr,
                 distance=distance,
             )
         self.report(Event(progress, penalty, None, value, is_best, distance))
-        if growth is not None and stalled(recipe.growth, self.task.measure, progress, value):
+        if growth is not None and stalled(settings.growth, self.task.measure, progress, value):
             self._grow(growth, seconds)
+
+    def _keep_best(self) -> None:
+        """The weights as they are, averaged if that is asked for, are the best ones."""
+        self.progress.best_step = self.progress.step
+        self.best_model_settings = self.model_settings
+        with self._averaged():
+            self.best_weights = {name: t.clone() for name, t in self.model.state_dict().items()}
+
+    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.average is None else self.average.applied()
 
     def _grow(self, step: GrowthStep, seconds: float) -> None:
         grown = grow(step, self.model, self.optimizer)
+        self.model_settings = {**self.model_settings, **grown.settings}
         # New terms of a sum are drawn at random, and each process has its own chance.
         self.processes.weights_of_first(self.model)
+        if self.average is not None:
+            self.average = WeightAverage(self.model, self.settings.average)
         if self._metrics is not None:
             self._metrics.write(
                 step=self.progress.step, epoch=self._epochs(), seconds=seconds, grown=True, **asdict(grown)
@@ -311,30 +397,30 @@ class Trainer:
             raise DivergedError(f"the weights are no longer finite after step {self.progress.step}")
 
     def _validation_due(self) -> bool:
-        progress, every = self.progress, self.recipe.evaluation.every
+        progress, every = self.progress, self.settings.evaluation.every
         if progress.step == progress.validated or progress.step == 0:
             return False
         return progress.step % every == 0 if every else progress.index == 0
 
     def _stopped(self) -> str:
-        progress, recipe = self.progress, self.recipe
-        if recipe.schedule.stop_after and progress.stale >= recipe.schedule.stop_after:
+        progress, settings = self.progress, self.settings
+        if settings.schedule.stop_after and progress.stale >= settings.schedule.stop_after:
             return "early"
         return "budget" if self._spent() >= 1 else ""
 
     def _spent(self) -> float:
         """The fraction of the budget that is spent, by the bound that will be reached first."""
-        progress, recipe = self.progress, self.recipe
+        progress, settings = self.progress, self.settings
         return max(
-            progress.step / recipe.steps if recipe.steps else 0.0,
-            self._epochs() / recipe.epochs if recipe.epochs else 0.0,
-            progress.seconds / (60 * recipe.minutes) if recipe.minutes else 0.0,
+            progress.step / settings.steps if settings.steps else 0.0,
+            self._epochs() / settings.epochs if settings.epochs else 0.0,
+            progress.seconds / (60 * settings.minutes) if settings.minutes else 0.0,
         )
 
     def _epoch_batches(self) -> Batches:
-        recipe, epoch = self.recipe, self.progress.epoch
+        settings, epoch = self.settings, self.progress.epoch
         if self._batches is None or self._batches[0] != epoch:
-            batches = self.task.train_batches(recipe.batch_size, epoch=epoch, seed=recipe.seed)
+            batches = self.task.train_batches(settings.batch_size, epoch=epoch, seed=settings.seed)
             self._batches = (epoch, batches)
         return self._batches[1]
 
@@ -348,8 +434,8 @@ class Trainer:
         return mean
 
     def _rate(self) -> float:
-        """What the recipe's rates are multiplied by at this step."""
-        if self.recipe.schedule.shape == "constant":
+        """What the settings' rates are multiplied by at this step."""
+        if self.settings.schedule.shape == "constant":
             return self.progress.rate
         return self.progress.rate * (1 + math.cos(math.pi * min(self._spent(), 1.0))) / 2
 
@@ -358,16 +444,7 @@ class Trainer:
             group["lr"] = rate * self._rate()
 
 
-def distance_from_unitary(model: SequenceModel) -> float | None:
-    """max |sigma - 1| over the recurrent matrices that are meant to be unitary; None if none is.
-
-    Nor for a sum of several products of more than 256 units, whose dense matrix would take longer than a validation.
-    """
-    matrix = model.layer.matrix()
-    if matrix.constraint == "none" or not matrix.is_square:
-        return None
-    if matrix.rank > 1 and model.layer.hidden_size > 256:
-        return None
-    with torch.no_grad():
-        gates = (matrix.dense_factors(gate) for gate in range(matrix.gates))
-        return max(spectrum(factors, dense=True).distance_from_unitary for factors in gates)
+def _plain(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping as it is read again from JSON, with lists in place of tuples."""
+    plain: dict[str, Any] = json.loads(json.dumps(mapping))
+    return plain

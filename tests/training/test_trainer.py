@@ -8,12 +8,13 @@ import kru
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.tasks import PennTreebank
 from kru.lab.tasks.penn_treebank import PennTreebankTask
+from kru.lab.trainer import RecipeTrainer
 from kru.nn.kinds import model_settings
 from kru.nn.model import Sizes, seeded_model
 from kru.training.checkpoint import Checkpoint
 from kru.training.interrupt import Interrupted
-from kru.training.loop import DivergedError, Trainer
 from kru.training.metrics import read_metrics
+from kru.training.trainer import DivergedError
 
 
 def interrupt_at(call):
@@ -50,14 +51,14 @@ def case(kind, tiny):
 @pytest.mark.parametrize("call", [1, 13, 29, 47])
 def test_an_interrupted_run_goes_on_exactly(kind, call, tiny, tmp_path):
     recipe, task = case(kind, tiny)
-    whole = Trainer(recipe, task, folder=tmp_path / "whole")
-    assert whole.run() == "budget"
-    first = Trainer(recipe, task, folder=tmp_path / "cut", check=interrupt_at(call))
+    whole = RecipeTrainer(recipe, task, folder=tmp_path / "whole")
+    assert whole.train() == "budget"
+    first = RecipeTrainer(recipe, task, folder=tmp_path / "cut", check=interrupt_at(call))
     with pytest.raises(Interrupted):
-        first.run()
-    second = Trainer(recipe, task, folder=tmp_path / "cut")
+        first.train()
+    second = RecipeTrainer(recipe, task, folder=tmp_path / "cut")
     second.restore(Checkpoint.load(tmp_path / "cut" / "checkpoint.safetensors"))
-    assert second.run() == "budget"
+    assert second.train() == "budget"
     for weights, others in (
         (whole.model.state_dict(), second.model.state_dict()),
         (whole.best_weights, second.best_weights),
@@ -75,13 +76,13 @@ def without_time(line):
 
 def test_lines_written_after_the_checkpoint_are_cut_off(tiny, tmp_path):
     recipe, task = case("copy", tiny)
-    Trainer(with_budget(recipe, steps=20), task, folder=tmp_path).run()
+    RecipeTrainer(with_budget(recipe, steps=20), task, folder=tmp_path).train()
     before = (tmp_path / "metrics.jsonl").read_bytes()
     with open(tmp_path / "metrics.jsonl", "ab") as stream:
         stream.write(b'{"step": 21, "lo')
-    later = Trainer(with_budget(recipe, steps=40), task, folder=tmp_path)
+    later = RecipeTrainer(with_budget(recipe, steps=40), task, folder=tmp_path)
     later.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
-    later.run()
+    later.train()
     after = (tmp_path / "metrics.jsonl").read_bytes()
     assert after.startswith(before)
     assert b'"lo{' not in after
@@ -91,10 +92,10 @@ def test_lines_written_after_the_checkpoint_are_cut_off(tiny, tmp_path):
 def test_training_lowers_the_loss(tiny):
     recipe, task = case("copy", tiny)
     values = []
-    trainer = Trainer(
+    trainer = RecipeTrainer(
         with_budget(recipe, steps=120), task, report=lambda event: values.append(event.loss or math.inf)
     )
-    trainer.run()
+    trainer.train()
     assert values[0] > 1.5
     assert min(values[-10:]) < 1.3
 
@@ -107,8 +108,8 @@ def test_rates_fall_and_training_stops_when_validation_stalls(tiny):
         optimizer=replace(recipe.optimizer, lr=1e-30),
         schedule=replace(recipe.schedule, factor=0.5, patience=1, stop_after=4),
     )
-    trainer = Trainer(still, task)
-    assert trainer.run() == "early"
+    trainer = RecipeTrainer(still, task)
+    assert trainer.train() == "early"
     assert trainer.progress.step == 5 * 7
     assert trainer.progress.rate == 0.25
     assert trainer.optimizer.param_groups[0]["lr"] == 0.5e-30  # of the last step, before the last validation
@@ -118,8 +119,10 @@ def test_cosine_takes_the_rates_to_nothing_over_the_budget(tiny):
     recipe, task = case("copy", tiny)
     cosine = replace(recipe, schedule=replace(recipe.schedule, shape="cosine", factor=1.0), steps=40)
     rates = []
-    trainer = Trainer(cosine, task, report=lambda _: rates.append(trainer.optimizer.param_groups[0]["lr"]))
-    trainer.run()
+    trainer = RecipeTrainer(
+        cosine, task, report=lambda _: rates.append(trainer.optimizer.param_groups[0]["lr"])
+    )
+    trainer.train()
     steps = sorted(set(rates), reverse=True)
     assert len(steps) == 40
     assert steps[0] == 1e-3
@@ -129,7 +132,7 @@ def test_cosine_takes_the_rates_to_nothing_over_the_budget(tiny):
 
 def test_recurrent_matrix_has_its_own_rate(tiny):
     recipe, task = case("copy", tiny)
-    groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
+    groups = {group["name"]: group for group in RecipeTrainer(recipe, task).optimizer.param_groups}
     assert groups["recurrent"]["lr"] == pytest.approx(0.1 * groups["other"]["lr"])
     assert groups["other"]["alpha"] == 0.9
     assert "input" not in groups
@@ -138,7 +141,7 @@ def test_recurrent_matrix_has_its_own_rate(tiny):
 def test_input_weights_have_a_rate_of_their_own_when_asked(tiny):
     recipe, task = case("copy", tiny)
     recipe = replace(recipe, optimizer=replace(recipe.optimizer, input_scale=3.0))
-    groups = {group["name"]: group for group in Trainer(recipe, task).optimizer.param_groups}
+    groups = {group["name"]: group for group in RecipeTrainer(recipe, task).optimizer.param_groups}
     assert groups["input"]["lr"] == pytest.approx(3 * groups["other"]["lr"])
 
 
@@ -202,31 +205,31 @@ def test_dropout_acts_on_the_output_and_only_while_training():
 def test_divergence_keeps_the_last_checkpoint(tiny, tmp_path):
     recipe, task = case("copy", tiny)
     wild = replace(recipe, optimizer=replace(recipe.optimizer, lr=1e25, recurrent_scale=1.0))
-    trainer = Trainer(wild, task, folder=tmp_path)
+    trainer = RecipeTrainer(wild, task, folder=tmp_path)
     with pytest.raises(DivergedError, match=r"loss is|no longer finite"):
-        trainer.run()
+        trainer.train()
     checkpoint = Checkpoint.load(tmp_path / "checkpoint.safetensors")
     assert all(tensor.isfinite().all() for tensor in checkpoint.weights.values())
 
 
 def test_weights_that_are_not_finite_are_never_written(tiny, tmp_path):
     recipe, task = case("copy", tiny)
-    trainer = Trainer(with_budget(recipe, steps=2), task, folder=tmp_path)
-    trainer.run()
+    trainer = RecipeTrainer(with_budget(recipe, steps=2), task, folder=tmp_path)
+    trainer.train()
     good = (tmp_path / "checkpoint.safetensors").read_bytes()
-    again = Trainer(with_budget(recipe, steps=4), task, folder=tmp_path, checkpoint_seconds=0.0)
+    again = RecipeTrainer(with_budget(recipe, steps=4), task, folder=tmp_path, checkpoint_seconds=0.0)
     again.restore(Checkpoint.load(tmp_path / "checkpoint.safetensors"))
     with torch.no_grad():
         again.model.output.bias.fill_(math.nan)
     with pytest.raises(DivergedError, match="weights are no longer finite"):
-        again.run()
+        again.train()
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == good
 
 
 def test_weights_that_are_not_finite_are_not_measured(tiny):
     """An accuracy of such a model would be a number like any other."""
     recipe, task = case("copy", tiny)
-    trainer = Trainer(with_budget(recipe, steps=7), task)
+    trainer = RecipeTrainer(with_budget(recipe, steps=7), task)
 
     def spoil(event):
         if event.progress.step == 7:
@@ -235,13 +238,13 @@ def test_weights_that_are_not_finite_are_not_measured(tiny):
 
     trainer.report = spoil
     with pytest.raises(DivergedError, match="weights are no longer finite after step 7"):
-        trainer.run()
+        trainer.train()
 
 
 def test_gradients_are_clipped_on_request(tiny):
     recipe, task = case("copy", tiny)
     clipped = replace(recipe, optimizer=replace(recipe.optimizer, clip=1e-4))
-    trainer = Trainer(with_budget(clipped, steps=1), task)
-    trainer.run()
+    trainer = RecipeTrainer(with_budget(clipped, steps=1), task)
+    trainer.train()
     norms = [p.grad.norm() for p in trainer.model.parameters() if p.grad is not None]
     assert torch.stack(norms).norm() <= 1.01e-4
