@@ -6,8 +6,7 @@ P, Q).
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from math import isqrt, prod
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -97,7 +96,7 @@ def sum_gram_defect(factors: Sequence[Tensor], *, field: str) -> Tensor:
 
         ||W^H W||^2 = sum_rs,r's' prod_f <A_rsf, A_r's'f>        tr W^H W = sum_rs prod_f tr A_rsf
 
-    R^4 small numbers instead of N^2. They are computed in blocks of at most `SUM_BLOCK`, again in the backward pass, so
+    R^4 small numbers instead of N^2. They are computed in strips of about `SUM_BLOCK`, again in the backward pass, so
     memory does not grow as R^4. Small differences of large sums are taken: computed in double precision.
 
     >>> import torch
@@ -105,23 +104,26 @@ def sum_gram_defect(factors: Sequence[Tensor], *, field: str) -> Tensor:
     >>> sum_gram_defect([half, 2 * torch.eye(3).expand(2, 3, 3)], field="real")
     tensor(54.)
     """
-    parts: list[_Parts] = []
+    size = 1
+    grams: list[_Parts] = []
+    traces: _Parts | None = None
     for factor in factors:
         re, im = factor.double().unbind(-3) if field == "complex" else (factor.double(), None)
-        parts.append((re, im))
-    size = prod(re.shape[-1] for re, _ in parts)
-    blocks = _term_blocks(parts[0][0])
-    compute: Callable[..., Tensor] = _block
+        size *= re.shape[-1]
+        gram = _gram_pairs(re, im)
+        trace = _trace(gram)
+        traces = trace if traces is None else _times(traces, trace)
+        grams.append(_flat(gram))
+    assert traces is not None
+    strips = _strips(grams[0][0])
+    compute: Callable[..., Tensor] = _strip
     # The transforms of torch.func, which do without the saved graph, do not know checkpoints.
-    if len(blocks) > 1 and torch.is_grad_enabled() and not transforming():
-        compute = partial(checkpoint, _block, use_reentrant=False, preserve_rng_state=False)
-    defect: Tensor | None = None
-    for i, rows in enumerate(blocks):
-        for columns in blocks[i:]:
-            block = compute(parts, rows, columns)
-            defect = block if defect is None else defect + block
-    assert defect is not None
-    return (defect + size).to(factors[0].dtype)
+    if len(strips) > 1 and torch.is_grad_enabled() and not transforming():
+        compute = partial(checkpoint, _strip, use_reentrant=False, preserve_rng_state=False)
+    square = compute(grams, strips[0])
+    for rows in strips[1:]:
+        square = square + compute(grams, rows)
+    return (square - 2 * traces[0].sum((0, 1)) + size).to(factors[0].dtype)
 
 
 SUM_BLOCK = 1 << 20
@@ -131,48 +133,47 @@ _Parts = tuple[Tensor, Tensor | None]
 """Real and imaginary parts; None for zeros."""
 
 
-def _term_blocks(like: Tensor) -> list[slice]:
-    """The R terms of a factor (R, ..., P, Q) in blocks of k, (k R)^2 numbers for each matrix of the batch."""
-    terms = like.shape[0]
-    batch = like.shape[1:-2].numel()
-    count = max(1, min(terms, isqrt(SUM_BLOCK // max(1, batch)) // terms))
-    return [slice(start, start + count) for start in range(0, terms, count)]
+def _strips(gram: Tensor) -> list[slice]:
+    """The R^2 pairs of a Gram matrix (R^2, ..., Q^2) in strips, each of at most `SUM_BLOCK` numbers if possible."""
+    pairs = gram.shape[0]
+    count = max(1, SUM_BLOCK // max(1, pairs * gram.shape[1:-1].numel()))
+    return [slice(start, min(start + count, pairs)) for start in range(0, pairs, count)]
 
 
-def _block(parts: Sequence[_Parts], rows: slice, columns: slice) -> Tensor:
-    """Of ||W^H W||^2 - 2 tr W^H W, what pairs (r, s) and (r', s') with r in rows and r' in columns contribute.
+def _strip(grams: Sequence[_Parts], rows: slice) -> Tensor:
+    """Of ||W^H W||^2, what the pairs in rows contribute, with themselves and with those after them: (...).
 
-    The numbers of (r', s') and (r, s) are conjugates, so a block off the diagonal counts twice. Traces are taken with
-    the blocks on it.
+    The numbers of (p, q) and (q, p) are conjugates, so that only one of them is computed.
     """
-    on_diagonal = rows == columns
-    pairs: _Parts | None = None
-    traces: _Parts | None = None
-    for re, im in parts:
-        left = _gram_pairs(re, im, rows)
-        right = left if on_diagonal else _gram_pairs(re, im, columns)
-        inner = _inner(_flat(left), _flat(right))
-        pairs = inner if pairs is None else _times(pairs, inner)
-        if on_diagonal:
-            trace = _trace(left)
-            traces = trace if traces is None else _times(traces, trace)
-    assert pairs is not None
-    total = pairs[0].sum((0, 1))
-    return 2 * total if traces is None else total - 2 * traces[0].sum((0, 1))
+    *others, last = [_inner(_part(gram, rows), _part(gram, slice(rows.start, None))) for gram in grams]
+    real = last[0]
+    if others:
+        pairs = reduce(_times, others)
+        real = pairs[0] * last[0]
+        # Of the last product the real part alone: what no gradient flows through would stay in memory.
+        if pairs[1] is not None and last[1] is not None:
+            real = real - pairs[1] * last[1]
+    count = rows.stop - rows.start
+    return real[:, :count].sum((0, 1)) + 2 * real[:, count:].sum((0, 1))
 
 
-def _gram_pairs(re: Tensor, im: Tensor | None, rows: slice) -> _Parts:
-    """W_r^H W_s for terms r in rows and all terms s of W (R, ..., P, Q): (rows, R, ..., Q, Q)."""
-    left, right = re[rows].mT.unsqueeze(1), re.unsqueeze(0)
+def _gram_pairs(re: Tensor, im: Tensor | None) -> _Parts:
+    """W_r^H W_s for all pairs of terms of W (R, ..., P, Q): (R, R, ..., Q, Q)."""
+    left, right = re.mT.unsqueeze(1), re.unsqueeze(0)
     gram = left @ right
     if im is None:
         return gram, None
-    left_im, right_im = im[rows].mT.unsqueeze(1), im.unsqueeze(0)
+    left_im, right_im = im.mT.unsqueeze(1), im.unsqueeze(0)
     return gram + left_im @ right_im, left @ right_im - left_im @ right
 
 
+def _part(gram: _Parts, pairs: slice) -> _Parts:
+    re, im = gram
+    return re[pairs], None if im is None else im[pairs]
+
+
 def _flat(gram: _Parts) -> _Parts:
-    """(rows, R, ..., Q, Q) as (rows * R, ..., Q^2)."""
+    """(R, R, ..., Q, Q) as (R^2, ..., Q^2)."""
     re, im = gram
     return re.flatten(0, 1).flatten(-2), None if im is None else im.flatten(0, 1).flatten(-2)
 
