@@ -1,3 +1,4 @@
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from kru.lab.recipes.files import (
     with_budget,
 )
 from kru.lab.recipes.settings import Recipe, settings
+from kru.lab.recipes.shipped import expand
 from kru.lab.report.paper import paper_tables
 from kru.lab.tasks import CopyMemory, Timit
 from kru.nn.kinds import KINDS, model_settings
@@ -23,11 +25,71 @@ TASKS = ["copy-1000", "copy-2000", "adding-100", "adding-200", "adding-400", "ad
 TASKS += ["ptb-small", "ptb-large", "jsb", "piano-midi", "timit"]
 
 
-def test_every_task_has_a_recipe_for_every_model():
-    expected = {
-        f"{task}-{model}" for task in TASKS for model in ("kru", "kru-lstm", "kru-gru", "rnn", "lstm", "gru")
+COMMON = {"kru", "kru-lstm", "kru-gru", "rnn", "lstm", "gru"}
+UNITARY = {"rc-urnn", "fc-urnn"}
+MORE = {task: UNITARY for task in ("copy-2000", "adding-200", "adding-400", "adding-750")}
+MORE |= {task: UNITARY | {"ornn", "eurnn", "exprnn"} for task in ("copy-1000", "adding-100")}
+MORE["pmnist"] = UNITARY | {"kru-brief", "fc-urnn-116", "eurnn"}
+MORE["mnist"] = MORE["pmnist"] | {"ornn", "exprnn", "antisymmetric", "antisymmetric-gated"}
+MORE |= {"ptb-small": {"ornn"}, "ptb-large": {"kru-further"}}
+
+
+def test_names_of_the_shipped_recipes():
+    expected = {f"{task}-{model}" for task in TASKS for model in COMMON | MORE.get(task, set())}
+    assert recipe_names() == sorted(expected)
+
+
+def test_a_file_of_recipes_gives_each_pair_of_task_and_model_the_closest_setting():
+    recipes = expand(
+        tomllib.loads(
+            """
+            [defaults]
+            epochs = 1
+            task.name = "copy"
+            optimizer = { lr = 0.1, clip = 1.0 }
+            [models.kru]
+            penalty = 2.0
+            optimizer.lr = 0.2
+            [models.lstm]
+            [tasks.short]
+            task.T = 10
+            [tasks.long]
+            task.T = 20
+            start = "{results}/weights/short-{model}-seed{seed}"
+            optimizer.lr = 0.3
+            [tasks.long.models.lstm]
+            optimizer.lr = 0.4
+            [tasks.long.models.kru-wide]
+            model = { kind = "kru", hidden_size = 256 }
+            """
+        )
+    )
+    assert sorted(recipes) == ["long-kru", "long-kru-wide", "long-lstm", "short-kru", "short-lstm"]
+    start = "{results}/weights/short-%s-seed{seed}"
+    assert recipes["short-kru"] == {
+        "epochs": 1,
+        "penalty": 2.0,
+        "task": {"name": "copy", "T": 10},
+        "model": {"kind": "kru"},
+        "optimizer": {"lr": 0.2, "clip": 1.0},
     }
-    assert expected <= set(recipe_names())
+    assert recipes["long-kru"]["optimizer"] == {"lr": 0.3, "clip": 1.0}
+    assert recipes["long-kru"]["start"] == start % "kru"
+    assert recipes["long-lstm"]["optimizer"] == {"lr": 0.4, "clip": 1.0}
+    assert recipes["long-lstm"]["start"] == start % "lstm"
+    assert recipes["long-kru-wide"]["model"] == {"kind": "kru", "hidden_size": 256}
+    with pytest.raises(ValueError, match="expected the tables defaults, models and tasks, got default"):
+        expand({"default": {}, "tasks": {}})
+
+
+@pytest.mark.parametrize("model", sorted(COMMON | UNITARY))
+def test_adding_goes_from_length_to_length_with_every_model(model):
+    shorter = ""
+    for length in (100, 200, 400, 750):
+        recipe = load_recipe(f"adding-{length}-{model}")
+        assert recipe.schedule.shape == "cosine"
+        assert recipe.start == (shorter and f"{{results}}/weights/{shorter}-seed{{seed}}")
+        shorter = recipe.name
 
 
 def test_every_layer_has_a_recipe_and_every_row_of_the_paper():

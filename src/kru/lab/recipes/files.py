@@ -1,16 +1,16 @@
-"""Recipes as TOML: the ones that ship with the package, and your own."""
+"""Recipes by name, from those that ship with the package, and your own by path: flat TOML files."""
 
 import shlex
 import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
-from importlib import resources
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from kru.lab.recipes.settings import Recipe, settings
+from kru.lab.recipes.shipped import shipped_recipes
 from kru.lab.spelling import did_you_mean
 from kru.lab.tasks.registry import find_task, task_name
 from kru.nn.kinds import ModelSettings, expect_settings, find_kind, known_settings
@@ -19,8 +19,7 @@ from kru.training.settings import BUDGET
 
 def recipe_names() -> list[str]:
     """The names of the recipes that ship with the package."""
-    folder = resources.files("kru.lab.recipes")
-    return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return list(shipped_recipes())
 
 
 def load_recipe(name: str) -> Recipe:
@@ -34,10 +33,9 @@ def load_recipe(name: str) -> Recipe:
         except UnicodeDecodeError as error:
             raise ValueError(f"{name}: expected a TOML file in UTF-8 ({error})") from error
         return parse_recipe(text, path.stem, where=name)
-    if name not in recipe_names():
+    if name not in shipped_recipes():
         raise ValueError(f"recipe: no recipe {name!r}{_near(name)}; `kru recipes` lists them")
-    text = (resources.files("kru.lab.recipes") / f"{name}.toml").read_text(encoding="utf-8")
-    return parse_recipe(text, name, where=f"{name}.toml")
+    return recipe_from(shipped_recipes()[name], name)
 
 
 def parse_recipe(text: str, name: str, *, where: str) -> Recipe:
