@@ -62,4 +62,4 @@ def test_a_slice_of_adding(name, tmp_path, capsys):
 
 def test_a_length_is_refused_where_there_is_none(capsys):
     assert main(["evaluate", str(RESULTS / "weights/jsb-kru-seed1"), "--length", "5"]) == 2
-    assert "length: expected weights of copy memory or adding, got those of Music" in capsys.readouterr().err
+    assert "such as copy memory or adding, got those of Music" in capsys.readouterr().err
