@@ -1,0 +1,150 @@
+"""How an estimator's `fit` uses the trainer: settings, progress, Ctrl-C, and continuing."""
+
+import math
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+from tqdm import tqdm
+
+from kru.estimators.network import NetworkSettings
+from kru.nn.model import SequenceModel
+from kru.training.distributed import Processes
+from kru.training.interrupt import Interrupted, Interruptible
+from kru.training.settings import (
+    EvaluationSettings,
+    OptimizerSettings,
+    ScheduleSettings,
+    TrainingSettings,
+)
+from kru.training.task import Task
+from kru.training.trainer import DivergedError, Event, Trainer
+
+STEPS = 600
+"""The budget of a small data set, in steps."""
+EPOCHS = 20
+"""The budget of a large one, in passes over it."""
+VALIDATIONS = 40
+"""Into how many parts validations divide the budget."""
+
+
+@dataclass
+class Outcome:
+    """What came out of a fit.
+
+    Attributes:
+        network: with the best weights.
+        steps: taken so far.
+        loss: the best validation loss, the last training loss without validation.
+        trainer: where training was interrupted, so that it can be continued; else None.
+    """
+
+    network: SequenceModel
+    steps: int
+    loss: float
+    trainer: Trainer | None
+
+
+def budget(steps: int | None, epochs: int | None, cases: int, batch_size: int) -> int:
+    """The number of steps of a fit."""
+    for name, value in (("steps", steps), ("epochs", epochs)):
+        if value is not None and not (isinstance(value, int) and value > 0):
+            raise ValueError(f"{name}: expected a positive integer or None, got {value!r}")
+    an_epoch = -(-cases // batch_size)
+    bounds = [bound for bound in (steps, epochs and epochs * an_epoch) if bound]
+    return min(bounds) if bounds else max(STEPS, EPOCHS * an_epoch)
+
+
+def train(
+    settings: NetworkSettings,
+    task: Task,
+    training: TrainingSettings,
+    *,
+    device: str,
+    verbose: bool,
+    name: str,
+    start: dict[str, Tensor] | None = None,
+    trainer: Trainer | None = None,
+) -> Outcome:
+    """Train a network, or continue with a trainer that was interrupted.
+
+    Ctrl-C ends the training between two steps, with a warning; the weights are then the best so far. The global random
+    generator of torch is left as it was.
+    """
+    bar = tqdm(total=training.steps, desc=name, unit="step", disable=not verbose, file=sys.stderr, leave=True)
+    last_loss = math.nan
+    # Factors start exactly unitary from the seed alone, whatever the global generator was.
+    with bar, Interruptible() as interruptible, torch.random.fork_rng(devices=[]):
+
+        def report(event: Event) -> None:
+            nonlocal last_loss
+            if event.loss is not None:
+                last_loss = event.loss
+                bar.set_postfix_str(f"loss {event.loss:.4g}", refresh=False)
+                bar.update(event.progress.step - bar.n)
+
+        if trainer is None:
+            trainer = Trainer(
+                lambda ignored: settings.build(), task, training, start=start, processes=Processes(device=device)
+            )
+        trainer.report, trainer.check = report, interruptible.check
+        interrupted = False
+        try:
+            trainer.train()
+        except Interrupted:
+            interrupted = True
+            warnings.warn(
+                f"fit: interrupted after {trainer.progress.step} of {training.steps} steps; the weights are those so "
+                "far, and fit continues with warm_start=True",
+                stacklevel=4,
+            )
+        except DivergedError as error:
+            if not trainer.best_weights:
+                raise ValueError(f"fit: {error}; expected a smaller learning_rate") from error
+            warnings.warn(
+                f"fit: {error}; the weights are those of step {trainer.progress.best_step}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        # Before the first validation, or without any, an interrupted training has no best weights yet.
+        if trainer.best_weights and (not interrupted or task.size("valid")):
+            network: Any = trainer.best_model()
+        else:
+            network = settings.build().to(device)
+            network.load_state_dict(trainer.model.state_dict())
+    best = trainer.progress.best
+    return Outcome(
+        network.eval(),
+        trainer.progress.step,
+        last_loss if best is None else best,
+        trainer if interrupted else None,
+    )
+
+
+def training_settings(
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    recurrent_learning_rate: float | None,
+    penalty: float,
+    average: float,
+    patience: int | None,
+    seed: int,
+) -> TrainingSettings:
+    """The trainer's settings: Adam, a cosine schedule, clipped gradients, a learning rate of the factors' own."""
+    scale = 0.3 if recurrent_learning_rate is None else recurrent_learning_rate / learning_rate
+    return TrainingSettings(
+        optimizer=OptimizerSettings("adam", learning_rate, recurrent_scale=scale, clip=1.0),
+        schedule=ScheduleSettings("cosine", stop_after=patience or 0),
+        evaluation=EvaluationSettings(every=max(1, steps // VALIDATIONS)),
+        batch_size=batch_size,
+        penalty=penalty,
+        average=average,
+        steps=steps,
+        seed=seed,
+    )
