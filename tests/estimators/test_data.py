@@ -51,8 +51,14 @@ def test_one_channel():
     [
         ([], "X: expected at least one case, got none"),
         ([np.ones((2, 3)), np.ones((1, 3))], "X: expected 2 channels in every case, got 1 in case 1"),
-        ([np.ones((1, 3)), np.ones((1, 0))], "X: expected at least one time step in every case, got none in case 1"),
-        ([np.ones((1, 3)), [[1.0, np.nan]]], "got NaN in case 1, channel 0, time 1; missing='mask' accepts NaN"),
+        (
+            [np.ones((1, 3)), np.ones((1, 0))],
+            "X: expected at least one time step in every case, got none in case 1",
+        ),
+        (
+            [np.ones((1, 3)), [[1.0, np.nan]]],
+            "got NaN in case 1, channel 0, time 1; missing='mask' accepts NaN",
+        ),
         (np.full((1, 1, 2), np.inf), "X: expected finite values, got infinity in case 0, channel 0, time 0"),
         (np.ones((1, 1, 1, 1)), r"X: expected \(cases, channels, time\) or \(cases, time\), got shape"),
         ([np.ones((1, 1, 1))], r"X\[0\]: expected \(channels, time\) or \(time,\), got shape"),
@@ -75,7 +81,7 @@ def test_bad_data_is_named(X, message):
 
 def test_symbols():
     assert read_symbols([(1, 2), np.array([3])]) == [[1, 2], [3]]
-    with pytest.raises(ValueError, match="got 1.5 in case 1, step 0"):
+    with pytest.raises(ValueError, match=r"got 1\.5 in case 1, step 0"):
         read_symbols([[1], [1.5]])
     with pytest.raises(ValueError, match="got none in case 0"):
         read_symbols([""])

@@ -165,7 +165,9 @@ def test_search_pipelines_and_frames():
     pipeline = make_pipeline(StandardScaler(), small()).fit(X, y)
     assert pipeline.score(X, y) > 0.8
     three = np.stack([x[:, :20] for x in waves()[0]])
-    assert make_pipeline(FunctionTransformer(np.abs), clone(small())).fit(three, y).predict(three).shape == (24,)
+    assert make_pipeline(FunctionTransformer(np.abs), clone(small())).fit(three, y).predict(three).shape == (
+        24,
+    )
     rows = [(i, t, *three[i, :, t]) for i in range(24) for t in range(20)]
     frame = pd.DataFrame(rows, columns=["case", "time", "a", "b"])
     in_order = small().fit(three, y)

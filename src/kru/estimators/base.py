@@ -131,7 +131,9 @@ class SequenceEstimator(BaseEstimator):
             raise ValueError(f"X: expected {self.n_channels_} channels, got {cases.channels}")
         return self.scaling_.transform(cases), cases.lengths
 
-    def _prepare(self, sequences: Cases | list[list[Hashable]]) -> tuple[NDArray[Any], NDArray[np.int64], int]:
+    def _prepare(
+        self, sequences: Cases | list[list[Hashable]]
+    ) -> tuple[NDArray[Any], NDArray[np.int64], int]:
         """Fit scaling or vocabulary: inputs, lengths and the input size."""
         if isinstance(sequences, Cases):
             again = self.warm_start and getattr(self, "scaling_", None) is not None
@@ -152,7 +154,9 @@ class SequenceEstimator(BaseEstimator):
         inputs, lengths = pad([self.vocabulary_.encode(sequence) for sequence in sequences])
         return inputs, lengths, self.vocabulary_.size
 
-    def _fit(self, make_task: Any, inputs: NDArray[Any], targets: NDArray[Any], sizes: tuple[int, int]) -> Self:
+    def _fit(
+        self, make_task: Any, inputs: NDArray[Any], targets: NDArray[Any], sizes: tuple[int, int]
+    ) -> Self:
         """Train, or continue training; `make_task(held_out)` makes the task, sizes are inputs and outputs."""
         if self.readout not in READOUTS:
             raise ValueError(f"readout: expected one of {', '.join(READOUTS)}, got {self.readout!r}")
@@ -267,8 +271,17 @@ class SequenceEstimator(BaseEstimator):
         """The opposite of `_fitted` and `_scalings`; raises ValueError for what does not fit the network."""
         self.n_channels_, self.n_features_in_ = fitted["channels"], fitted["features"]
         self.scaling_ = scalings.get("scaling")
-        size = self.scaling_.size if self.scaling_ is not None else self.vocabulary_.size if self.vocabulary_ else 0
-        if size != self.network_settings_.inputs or (self.vocabulary_ is None) == self.network_settings_.symbols:
+        size = (
+            self.scaling_.size
+            if self.scaling_ is not None
+            else self.vocabulary_.size
+            if self.vocabulary_
+            else 0
+        )
+        if (
+            size != self.network_settings_.inputs
+            or (self.vocabulary_ is None) == self.network_settings_.symbols
+        ):
             raise ValueError(f"network: expected {size} inputs, got {self.network_settings_.inputs}")
         if self.scaling_ is not None and self.n_channels_ != len(self.scaling_.mean):
             raise ValueError(f"channels: expected {len(self.scaling_.mean)}, got {self.n_channels_}")

@@ -69,6 +69,8 @@ class KRUClassifier(ClassifierMixin, SequenceEstimator):
     ['slow', 'fast']
     """
 
+    classes_: NDArray[Any]
+
     def __init__(
         self,
         kind: str = "kru-gru",

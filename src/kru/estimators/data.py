@@ -52,7 +52,7 @@ def is_table(X: Any) -> bool:
     """
     if _is_frame(X):
         return not _is_long(X)
-    if isinstance(X, list | tuple) or (getattr(X, "dtype", None) == object and getattr(X, "ndim", 0) == 1):
+    if isinstance(X, list | tuple) or _is_array_of_objects(X):
         if len(X) == 0 or any(hasattr(case, "shape") and np.ndim(case) > 0 for case in X):
             return len(X) == 0
         if not all(isinstance(case, list | tuple) for case in X):
@@ -87,7 +87,7 @@ def read_cases(X: Any, *, missing: str = "error", name: str = "X") -> Cases:
     names: list[Hashable] | None = None
     if _is_frame(X) and _is_long(X):
         names, arrays = _long(X, name)
-    elif isinstance(X, list | tuple) or (getattr(X, "dtype", None) == object and np.ndim(X) == 1):
+    elif isinstance(X, list | tuple) or _is_array_of_objects(X):
         arrays = [_array(case, f"{name}[{index}]") for index, case in enumerate(X)]
     else:
         whole = _numbers(X, name)
@@ -150,6 +150,10 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc")
 
 
+def _is_array_of_objects(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1
+
+
 def _is_long(X: Any) -> bool:
     if getattr(X.index, "nlevels", 1) == 2:
         return True
@@ -182,9 +186,13 @@ def _long(X: Any, name: str) -> tuple[list[Hashable], list[NDArray[np.float64]]]
         rows = rows[np.argsort(time[rows], kind="stable")]
         if len(np.unique(time[rows])) < len(rows):
             twice = time[rows][np.flatnonzero(time[rows][1:] == time[rows][:-1])[0]]
-            raise ValueError(f"{name}: expected one row for each time, got two of time {twice} in case {names[group]}")
+            raise ValueError(
+                f"{name}: expected one row for each time, got two of time {twice} in case {names[group]}"
+            )
         arrays.append(values[rows].T)
-    return [names[group].item() if hasattr(names[group], "item") else names[group] for group in ordered], arrays
+    return [
+        names[group].item() if hasattr(names[group], "item") else names[group] for group in ordered
+    ], arrays
 
 
 def _numbers(X: Any, name: str) -> NDArray[np.float64]:
@@ -213,7 +221,9 @@ def _check(
     for index, array in enumerate(arrays):
         case = f"case {names[index] if names else index}"
         if array.shape[0] != channels:
-            raise ValueError(f"{name}: expected {channels} channels in every case, got {array.shape[0]} in {case}")
+            raise ValueError(
+                f"{name}: expected {channels} channels in every case, got {array.shape[0]} in {case}"
+            )
         if array.shape[0] == 0:
             raise ValueError(f"{name}: expected at least one channel, got none in {case}")
         if array.shape[1] == 0:

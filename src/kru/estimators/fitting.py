@@ -89,7 +89,11 @@ def train(
 
         if trainer is None:
             trainer = Trainer(
-                lambda ignored: settings.build(), task, training, start=start, processes=Processes(device=device)
+                lambda ignored: settings.build(),
+                task,
+                training,
+                start=start,
+                processes=Processes(device=device),
             )
         trainer.report, trainer.check = report, interruptible.check
         interrupted = False

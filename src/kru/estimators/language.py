@@ -199,7 +199,9 @@ class KRULanguageModel(BaseEstimator):
             temperature: below 1 for likelier symbols; 0 for the likeliest always.
             top_k: draw only from so many likeliest symbols.
         """
-        pieces = list(self.generate(prompt, length, temperature=temperature, top_k=top_k, random_state=random_state))
+        pieces = list(
+            self.generate(prompt, length, temperature=temperature, top_k=top_k, random_state=random_state)
+        )
         if self.symbols == "bytes":
             return bytes(int(str(piece)) for piece in pieces)
         return "".join(str(piece) for piece in pieces)

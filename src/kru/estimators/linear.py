@@ -14,7 +14,8 @@ LAGS = (1, 2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64)
 def features(inputs: NDArray[np.floating], lags: int) -> Values:
     """What the linear map reads of windows (context, N, D): the last values and the last exogenous ones, and 1."""
     past, last = inputs[-lags:, :, 0].T, inputs[-1, :, 1:]
-    return np.concatenate([past, last, np.ones((inputs.shape[1], 1))], axis=1).astype(np.float64)
+    row: Values = np.concatenate([past, last, np.ones((inputs.shape[1], 1))], axis=1).astype(np.float64)
+    return row
 
 
 def ridge(x: Values, y: Values, strength: float) -> Values:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kru.linalg.factors import choose_factors, splits
-from kru.nn.kinds import find_kind, model_config
+from kru.nn.kinds import find_kind, model_settings
 from kru.nn.model import SequenceModel, Sizes, build_model
 
 READOUTS = ("mean", "last")
@@ -35,7 +35,7 @@ class NetworkSettings:
     def build(self) -> SequenceModel:
         """The network, with initial weights from torch's global generator."""
         own: dict[str, Any] = {"factors": tuple(self.factors)} if self.factors else {}
-        config = model_config(
+        config = model_settings(
             self.kind,
             self.units,
             num_layers=self.layers,

@@ -59,6 +59,8 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
     True
     """
 
+    target_scaling_: Scaling
+
     def __init__(
         self,
         kind: str = "kru-gru",

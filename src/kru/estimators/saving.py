@@ -24,7 +24,7 @@ from kru.estimators.scaling import Scaling
 from kru.estimators.vocabulary import Vocabulary
 from kru.linalg.factors import prime_factors
 from kru.training.files import write_atomically
-from kru.training.plain_json import mismatches, parse_json
+from kru.training.plain_json import Shape, mismatches, parse_json
 
 FORMAT = 1
 KEY = "kru.estimator"
@@ -86,7 +86,13 @@ def _read(file: Any, device: str) -> Any:
     settings = parse_json(text)
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise ValueError(f"expected format {FORMAT}, got another, perhaps from a newer version")
-    shape = {"class": str, "parameters": dict, "network": dict, "masks": [str], "fitted": dict}
+    shape: dict[str, Shape] = {
+        "class": str,
+        "parameters": dict,
+        "network": dict,
+        "masks": [str],
+        "fitted": dict,
+    }
     wrong = mismatches(settings, shape)
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: missing or of another type")
@@ -99,7 +105,9 @@ def _read(file: Any, device: str) -> Any:
     found = {name: shape for name, shape in shapes.items() if name.startswith("network.")}
     if found != wanted:
         differing = sorted(n for n in wanted.keys() | found.keys() if wanted.get(n) != found.get(n))
-        raise ValueError(f"{differing[0]}: expected shape {wanted.get(differing[0])}, got {found.get(differing[0])}")
+        raise ValueError(
+            f"{differing[0]}: expected shape {wanted.get(differing[0])}, got {found.get(differing[0])}"
+        )
     tensors: Tensors = {name: file.get_tensor(name) for name in shapes}
     if checksum(text, tensors) != metadata.get("sha256"):
         raise ValueError("the checksum differs: the file is damaged or was changed")
@@ -107,13 +115,17 @@ def _read(file: Any, device: str) -> Any:
     known = estimator.get_params(deep=False)
     unknown = set(settings["parameters"]) - set(known)
     if unknown:
-        raise ValueError(f"parameters: expected those of {settings['class']}, got {', '.join(sorted(unknown))}")
+        raise ValueError(
+            f"parameters: expected those of {settings['class']}, got {', '.join(sorted(unknown))}"
+        )
     estimator.set_params(**{name: unplain(value) for name, value in settings["parameters"].items()})
     estimator.set_params(device=device)
     estimator.network_settings_ = network
     with torch.random.fork_rng(devices=[]):
         model = network.build()
-    weights = {name.removeprefix("network."): torch.from_numpy(t) for name, t in tensors.items() if name in wanted}
+    weights = {
+        name.removeprefix("network."): torch.from_numpy(t) for name, t in tensors.items() if name in wanted
+    }
     model.load_state_dict(weights)
     estimator.network_ = model.to(device).eval()
     vocabulary = settings.get("vocabulary")
@@ -164,20 +176,31 @@ def plain_labels(labels: NDArray[Any]) -> dict[str, Any]:
 
 def read_labels(stored: Any) -> NDArray[Any]:
     """The opposite of `plain_labels`."""
-    if not isinstance(stored, dict) or mismatches(stored, {"dtype": str, "values": [bool | int | float | str]}):
+    if not isinstance(stored, dict) or mismatches(
+        stored, {"dtype": str, "values": [bool | int | float | str]}
+    ):
         raise ValueError("classes: missing or of another type")
     dtype = np.dtype(stored["dtype"])
     if dtype.kind not in "biufUO":
         raise ValueError(f"classes: expected numbers or strings, got {dtype}")
     # The width of a string type is not taken from the file: it would be memory.
-    return np.array(stored["values"], dtype=object if dtype.kind == "O" else str if dtype.kind == "U" else dtype)
+    return np.array(
+        stored["values"], dtype=object if dtype.kind == "O" else str if dtype.kind == "U" else dtype
+    )
 
 
 def _network_settings(stored: dict[str, Any]) -> NetworkSettings:
     names = {field.name for field in fields(NetworkSettings)}
     if set(stored) != names:
         raise ValueError(f"network: expected {', '.join(sorted(names))}, got {', '.join(sorted(stored))}")
-    shape = {"kind": str, "units": int, "factors": [int], "layers": int, "inputs": int, "outputs": int}
+    shape: dict[str, Shape] = {
+        "kind": str,
+        "units": int,
+        "factors": [int],
+        "layers": int,
+        "inputs": int,
+        "outputs": int,
+    }
     wrong = mismatches(stored, {**shape, "readout": str, "bidirectional": bool, "symbols": bool})
     if wrong:
         raise ValueError(f"network: {', '.join(wrong)} of another type")

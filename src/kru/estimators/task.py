@@ -121,14 +121,3 @@ class Regression(ArrayTask):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square().mean(-1)
-
-
-class QuantileRegression(ArrayTask):
-    """Outputs (B, Q * C) are Q quantiles of every target; the loss is the pinball loss, with the levels (Q,)."""
-
-    levels: Tensor
-
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        error = targets[:, None] - outputs.unflatten(1, (len(self.levels), -1))
-        levels = self.levels.to(outputs.device)[:, None]
-        return torch.maximum(levels * error, (levels - 1) * error).mean((1, 2))

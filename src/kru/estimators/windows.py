@@ -24,7 +24,9 @@ def read_series(y: Any, name: str = "y") -> list[Values]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: expected numbers in series {index} ({error})") from error
         if values.ndim != 1:
-            raise ValueError(f"{name}: expected (time,) or (series, time), got shape {values.shape} in series {index}")
+            raise ValueError(
+                f"{name}: expected (time,) or (series, time), got shape {values.shape} in series {index}"
+            )
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             raise ValueError(
@@ -41,7 +43,9 @@ def read_exogenous(X: Any, series: int, name: str = "X") -> list[Values]:
     parts = list(X) if isinstance(X, list | tuple) or np.ndim(X) == 3 else [X]
     arrays = [np.atleast_2d(np.asarray(part, dtype=np.float64)) for part in parts]
     if len(arrays) != series:
-        raise ValueError(f"{name}: expected one array (channels, time) for each of {series} series, got {len(arrays)}")
+        raise ValueError(
+            f"{name}: expected one array (channels, time) for each of {series} series, got {len(arrays)}"
+        )
     for index, array in enumerate(arrays):
         if array.ndim != 2 or array.shape[0] != arrays[0].shape[0]:
             raise ValueError(f"{name}: expected (channels, time) in series {index}, got shape {array.shape}")
@@ -95,7 +99,11 @@ class Windows:
 
 
 def cut(
-    series: Sequence[Values], exogenous: Sequence[Values] | None, levels: Sequence[Level], context: int, ahead: int
+    series: Sequence[Values],
+    exogenous: Sequence[Values] | None,
+    levels: Sequence[Level],
+    context: int,
+    ahead: int,
 ) -> Windows:
     """All windows of `context` values that `ahead` further ones follow."""
     columns: list[NDArray[np.float64]] = []
