@@ -14,7 +14,9 @@ TEXT = "the cat sat on the mat. " * 60
 
 
 def small(**changes: object) -> KRULanguageModel:
-    return KRULanguageModel(**{"units": 32, "steps": 200, "learning_rate": 0.02, "random_state": 0, **changes})
+    return KRULanguageModel(
+        **{"units": 32, "steps": 200, "learning_rate": 0.02, "random_state": 0, **changes}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,258 @@
+"""Sequences from files: CSV, Parquet, npz, ts, text, folders of WAV files. Nothing that is read can run code."""
+
+import re
+import wave
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS
+
+Values = NDArray[np.float64]
+
+
+class Data(NamedTuple):
+    """Sequences and their targets, for `fit(X, y)`.
+
+    Attributes:
+        X: a form that `kru.estimators.data.read_cases` takes.
+        y: (cases,), or None if the file has none.
+        names: what the cases are called.
+    """
+
+    X: Any
+    y: NDArray[Any] | None
+    names: list[str]
+
+
+def read(
+    path: str | Path,
+    *,
+    target: str | None = None,
+    case: str | None = None,
+    time: str | None = None,
+    label_pattern: str | None = None,
+) -> Data:
+    """Sequences in a file, whose form its ending tells, or in a folder of WAV files.
+
+    Args:
+        target: the column (CSV, Parquet) or array (npz, "y" by default) with the targets.
+        case, time: the columns of a long table; found as "case" and "time" by default. A table without them has one row
+            for each case and the steps of one channel as columns.
+        label_pattern: for WAV files: a regular expression whose first group, found in the name of a file, is its label;
+            by default the label is the name of the folder that the file is in.
+
+    Raises:
+        ValueError: one line that says which file and row, what came and what was expected.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return read_wav_folder(path, label_pattern)
+    if not path.exists():
+        raise ValueError(f"{path}: expected a file or a folder, got nothing there")
+    readers: dict[str, Callable[[], Data]] = {
+        ".csv": lambda: read_table(path, target, case, time),
+        ".parquet": lambda: read_table(path, target, case, time),
+        ".npz": lambda: read_npz(path, target or "y"),
+        ".ts": lambda: read_ts(path),
+    }
+    if path.suffix.lower() not in readers:
+        known = ", ".join(readers)
+        raise ValueError(
+            f"{path}: expected a file that ends in {known}, or a folder of WAV files, got {path.suffix!r}"
+        )
+    return readers[path.suffix.lower()]()
+
+
+def read_text(path: str | Path) -> str:
+    """A text in UTF-8, with its line ends as newlines."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x} at {error.start}; symbols="bytes" '
+            "takes any file"
+        ) from error
+
+
+def read_table(path: Path, target: str | None, case: str | None = None, time: str | None = None) -> Data:
+    """A CSV or Parquet file in long form (case, time, channels, target) or with one row for each case."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{path}: pandas is not installed; run pip install 'kru[estimators]'") from error
+    try:
+        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except (ValueError, OSError, ImportError) as error:
+        raise ValueError(f"{path}: expected a table ({str(error).splitlines()[0]})") from error
+    if len(frame) == 0:
+        raise ValueError(f"{path}: expected at least one row, got none")
+    columns = [str(column) for column in frame.columns]
+    frame.columns = columns
+    for name in (target, case, time):
+        if name is not None and name not in columns:
+            raise ValueError(f"{path}: expected a column {name!r}, got {', '.join(columns)}")
+    case = case or next((name for name in CASE_COLUMNS if name in columns), None)
+    time = time or next((name for name in TIME_COLUMNS if name in columns), None)
+    values = [name for name in columns if name not in (target, case, time)]
+    for name in values:
+        numbers = pd.to_numeric(frame[name], errors="coerce")
+        wrong = np.flatnonzero(numbers.isna() & frame[name].notna())
+        if len(wrong):
+            found = frame[name].iloc[wrong[0]]
+            raise ValueError(
+                f"{path}: row {_row(path, wrong[0])}, column {name!r}: expected a number, got {found!r}"
+            )
+        frame[name] = numbers.astype(np.float64)
+    if not values:
+        raise ValueError(f"{path}: expected at least one column of values, got {', '.join(columns)}")
+    if target is not None and frame[target].isna().any():
+        first = int(np.flatnonzero(frame[target].isna())[0])
+        raise ValueError(
+            f"{path}: row {_row(path, first)}, column {target!r}: expected a target, got nothing"
+        )
+    if case is None or time is None:
+        y = None if target is None else np.asarray(frame[target].tolist())
+        return Data(frame[values].to_numpy(), y, [str(_row(path, index)) for index in range(len(frame))])
+    names = frame[case].drop_duplicates().tolist()
+    y = None
+    if target is not None:
+        groups = frame.groupby(case, sort=False)[target]
+        several = groups.nunique()
+        if (several > 1).any():
+            name = several.index[int((several > 1).to_numpy().argmax())]
+            raise ValueError(
+                f"{path}: case {name}: expected one target, got {several[name]} in column {target!r}"
+            )
+        y = np.asarray(groups.first().loc[names].tolist())
+    long = frame[[case, time, *values]].rename(columns={case: "case", time: "time"})
+    return Data(long, y, [str(name) for name in names])
+
+
+def read_npz(path: Path, target: str = "y") -> Data:
+    """Arrays "X" (cases, channels, time) or (cases, time) and, if there is one, the target."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not hasattr(file, "files"):
+                raise ValueError("it is a single array")
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: expected arrays of numbers without pickled objects ({error})") from error
+    if "X" not in arrays:
+        raise ValueError(f"{path}: expected an array X, got {', '.join(arrays) or 'none'}")
+    X, y = arrays["X"], arrays.get(target)
+    if X.ndim not in (2, 3):
+        raise ValueError(f"{path}: X: expected (cases, channels, time) or (cases, time), got shape {X.shape}")
+    if y is not None and len(y) != len(X):
+        raise ValueError(f"{path}: {target}: expected {len(X)} targets, one for each case, got {len(y)}")
+    return Data(X, y, [str(index) for index in range(len(X))])
+
+
+def read_ts(path: Path) -> Data:
+    """The format of aeon and sktime: after ``@data`` a line for each case, channels and the label between colons."""
+    labelled, numeric, reading = False, False, False
+    cases: list[Values] = []
+    labels: list[str] = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if not reading:
+            if not line.startswith("@"):
+                raise ValueError(
+                    f"{path}: line {number}: expected a line that begins with @, got {line[:40]!r}"
+                )
+            words = line.lower().split()
+            labelled |= words[0] in ("@classlabel", "@targetlabel") and words[1:2] == ["true"]
+            numeric |= words[0] == "@targetlabel"
+            reading = words[0] == "@data"
+            continue
+        *channels, label = line.split(":") if labelled else [*line.split(":"), ""]
+        rows = [
+            _ts_channel(text, f"{path}: line {number}, channel {index}")
+            for index, text in enumerate(channels)
+        ]
+        if not rows or len({len(row) for row in rows}) != 1:
+            raise ValueError(
+                f"{path}: line {number}: expected channels of one length, got {[len(row) for row in rows]}"
+            )
+        if cases and len(rows) != len(cases[0]):
+            raise ValueError(f"{path}: line {number}: expected {len(cases[0])} channels, got {len(rows)}")
+        cases.append(np.array(rows))
+        labels.append(label.strip())
+    if not cases:
+        raise ValueError(f"{path}: expected cases after a line @data, got none")
+    y: NDArray[Any] | None = None
+    if labelled:
+        try:
+            y = np.array(labels, dtype=np.float64 if numeric else str)
+        except ValueError as error:
+            raise ValueError(f"{path}: expected numbers as targets ({error})") from error
+    return Data(cases, y, [str(index) for index in range(len(cases))])
+
+
+def read_wav_folder(folder: Path, label_pattern: str | None = None) -> Data:
+    """Samples, one case for each WAV file in a folder and its subfolders, between -1 and 1."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".wav")
+    if not paths:
+        raise ValueError(f"{folder}: expected WAV files, got none")
+    labels: list[str] = []
+    for path in paths:
+        if label_pattern is None:
+            labels.append(path.parent.name)
+            continue
+        found = re.search(label_pattern, path.name)
+        if found is None or not found.groups():
+            raise ValueError(f"{path}: expected a name with a group that matches {label_pattern!r}")
+        labels.append(found.group(1))
+    sounds = [read_wav(path) for path in paths]
+    for path, (samples, rate) in zip(paths, sounds, strict=True):
+        if rate != sounds[0][1] or len(samples) != len(sounds[0][0]):
+            raise ValueError(
+                f"{path}: expected {len(sounds[0][0])} channels at {sounds[0][1]} Hz as in {paths[0].name}, got "
+                f"{len(samples)} at {rate} Hz"
+            )
+    y = np.array(labels) if label_pattern is not None or len(set(labels)) > 1 else None
+    return Data([samples for samples, _ in sounds], y, [str(path.relative_to(folder)) for path in paths])
+
+
+def read_wav(path: Path) -> tuple[Values, int]:
+    """Samples (channels, time) between -1 and 1 of an uncompressed WAV file of 8, 16, 24 or 32 bits, and the rate."""
+    try:
+        with wave.open(str(path), "rb") as file:
+            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
+            data = np.frombuffer(file.readframes(file.getnframes()), dtype=np.uint8)
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"{path}: expected an uncompressed WAV file ({error})") from error
+    if len(data) == 0:
+        raise ValueError(f"{path}: expected samples, got none")
+    rows = data[: len(data) // (width * channels) * (width * channels)].reshape(-1, width)
+    if width == 1:  # the only unsigned one
+        samples = (rows[:, 0].astype(np.float64) - 128) / 128
+    else:
+        # The bytes of a sample, low ones first, as the upper ones of 32 bits: the sign comes out right for any width.
+        full = np.zeros((len(rows), 4), dtype=np.uint8)
+        full[:, 4 - width :] = rows
+        samples = full.view("<i4")[:, 0] / 2.0**31
+    return samples.reshape(-1, channels).T.astype(np.float64), rate
+
+
+def _ts_channel(text: str, where: str) -> Values:
+    values = []
+    for place, word in enumerate(text.split(",")):
+        try:
+            values.append(np.nan if word.strip() == "?" else float(word))
+        except ValueError:
+            raise ValueError(
+                f"{where}, time {place}: expected a number or ?, got {word.strip()[:40]!r}"
+            ) from None
+    return np.array(values)
+
+
+def _row(path: Path, index: int) -> int:
+    """The row of a table as an editor counts it: of a CSV file the first one has the names."""
+    return int(index) + (2 if path.suffix.lower() == ".csv" else 0)
