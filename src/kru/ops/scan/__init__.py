@@ -1,4 +1,4 @@
-"""The recurrence over time: arguments checked here, computed by the native kernels or the reference."""
+"""The recurrence over time: arguments checked here, computed by the native kernels or the fallback."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from kru.ops import bindings
 from kru.ops.scan import native  # noqa: F401 (registers the operator)
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.checks import check_scan_arguments, check_scan_types, check_scan_values
-from kru.ops.scan.reference import scan_reference
+from kru.ops.scan.fallback import scan_fallback
 
 
 class ScanResult(NamedTuple):
@@ -100,4 +100,4 @@ def scan(
         for name, tensor in arguments.tensors.items():
             bindings.check_storage(name, tensor)
         check_scan_values(x, weight, lengths)
-    return ScanResult(*scan_reference(arguments))
+    return ScanResult(*scan_fallback(arguments))

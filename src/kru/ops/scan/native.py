@@ -13,7 +13,8 @@ from kru.ops.registration import register
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.cells import CELLS, NONLINEARITIES
 from kru.ops.scan.checks import check_scan_arguments, check_scan_values, check_wants
-from kru.ops.scan.reference import input_part, scan_reference
+from kru.ops.scan.fallback import scan_fallback
+from kru.ops.scan.reference import input_part
 
 SMALL_INPUT = 16
 """Inputs of up to this many values are multiplied inside the kernel, larger ones by one matrix product for all
@@ -282,8 +283,8 @@ def _backward(
     if dstates is None and dh is None and dc is None:
         out: list[Tensor | None] = [None] * len(wants)
     elif torch.is_grad_enabled():
-        # The gradient is itself to be differentiated: take it through the reference, which can be.
-        results = scan_reference(arguments)
+        # The gradient is itself to be differentiated: take it through the fallback, which can be.
+        results = scan_fallback(arguments)
         out = differentiable_gradients(results, (dstates, dh, dc), arguments.differentiable, wants)
     else:
         tensors = torch.ops.kru.scan_backward(

@@ -1,6 +1,7 @@
 """The recurrence in plain PyTorch: one step after the other, on any device, differentiable any number of times.
 
-This file is the definition of what `kru.ops.scan` computes. The native kernels are compared with it.
+This file is the definition of what `kru.ops.scan` computes. The native kernels and the fallback, which shares all of it
+but the product with the recurrent matrix, are compared with it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +14,32 @@ from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.cells import NONLINEARITIES, modrelu
 from kru.ops.time_steps import time_order
 
+Product = Callable[[Tensor], Sequence[Tensor]]
+"""W h for each gate: h (B, S) gives G tensors (B, S)."""
 
-def recurrent_product(h: Tensor, factors: Sequence[Tensor], *, is_complex: bool) -> Tensor:
-    """h W^T for h (B, S). Complex factors are (2, P, Q) and a complex h is (B, 2N), real parts then imaginary."""
-    if not is_complex:
-        return kron_matmul_reference(h, factors)
-    products = [_complex_product(h, term) for term in terms_of(factors, dims=3)]
-    return products[0] if len(products) == 1 else torch.stack(products).sum(0)
+
+def scan_reference(arguments: ScanArguments) -> tuple[Tensor, Tensor, Tensor | None]:
+    """All states (T, B, S), the last state (B, S) and, for the LSTM, the last cell state. See `kru.ops.scan`."""
+    return run_steps(arguments, recurrent_product(arguments, arguments.factors))
+
+
+def recurrent_product(arguments: ScanArguments, factors: Sequence[Tensor]) -> Product:
+    """The product with the recurrent matrices, one factor after the other."""
+    if arguments.is_complex:
+        return lambda h: [_complex_product(h, factors)]
+    if not arguments.has_gates:
+        return lambda h: [kron_matmul_reference(h, factors)]
+    gates = [[factor.select(-3, gate) for factor in factors] for gate in range(arguments.gates)]
+    return lambda h: [kron_matmul_reference(h, gate) for gate in gates]
 
 
 def _complex_product(h: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """h W^T for factors (2, P, Q) or (R, 2, P, Q) and h (B, 2N), real parts then imaginary parts."""
+    products = [_complex_term(h, term) for term in terms_of(factors, dims=3)]
+    return products[0] if len(products) == 1 else torch.stack(products).sum(0)
+
+
+def _complex_term(h: Tensor, factors: Sequence[Tensor]) -> Tensor:
     re, im = h.chunk(2, dim=-1)
     for f in reversed(range(len(factors))):
         q = factors[f].shape[-1]
@@ -36,14 +53,14 @@ def _complex_product(h: Tensor, factors: Sequence[Tensor]) -> Tensor:
     return torch.cat([re.reshape(half), im.reshape(half)], dim=-1)
 
 
-def scan_reference(arguments: ScanArguments) -> tuple[Tensor, Tensor, Tensor | None]:
-    """All states (T, B, S), the last state (B, S) and, for the LSTM, the last cell state. See `kru.ops.scan`."""
+def run_steps(arguments: ScanArguments, product: Product) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The recurrence, one step after the other, with the recurrent matrices as given by `product`."""
     steps, lengths = arguments.steps, arguments.lengths
     inputs = input_part(arguments.x, arguments.weight, None if arguments.has_inner_bias else arguments.bias)
     zeros = inputs.new_zeros(arguments.batch, arguments.state)
     h = arguments.h0 if arguments.h0 is not None else zeros
     c = arguments.c0 if arguments.c0 is not None else zeros
-    step = _step_function(arguments)
+    step = _step_function(arguments, product)
     states = [zeros] * steps
     # Not inputs[t]: the gradient of each index would fill a tensor as large as all inputs.
     parts = inputs.unbind(0)
@@ -70,37 +87,37 @@ def input_part(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
-def _step_function(arguments: ScanArguments) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _step_function(
+    arguments: ScanArguments, product: Product
+) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     """step(a_t, h_{t-1}, c_{t-1}) -> h_t, c_t. Cells without a c hand it through."""
-    factors, recurrent_bias, is_complex = arguments.factors, arguments.recurrent_bias, arguments.is_complex
     if arguments.cell == "elman":
         sigma = _nonlinearity(arguments)
 
         def elman(a: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-            return sigma(recurrent_product(h, factors, is_complex=is_complex) + a), c
+            return sigma(product(h)[0] + a), c
 
         return elman
-
-    def product(gate: int, h: Tensor) -> Tensor:
-        return kron_matmul_reference(h, [factor.select(-3, gate) for factor in factors])
 
     if arguments.cell == "lstm":
 
         def lstm(a: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-            i, f, g, o = (part + product(gate, h) for gate, part in enumerate(a.chunk(4, dim=-1)))
+            i, f, g, o = (part + past for part, past in zip(a.chunk(4, dim=-1), product(h), strict=True))
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             return torch.sigmoid(o) * torch.tanh(c), c
 
         return lstm
 
+    recurrent_bias = arguments.recurrent_bias
+
     def gru(a: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         a_r, a_z, a_n = a.chunk(3, dim=-1)
-        r = torch.sigmoid(a_r + product(0, h))
-        z = torch.sigmoid(a_z + product(1, h))
-        recurrent = product(2, h)
+        past_r, past_z, past_n = product(h)
+        r = torch.sigmoid(a_r + past_r)
+        z = torch.sigmoid(a_z + past_z)
         if recurrent_bias is not None:
-            recurrent = recurrent + recurrent_bias
-        n = torch.tanh(a_n + r * recurrent)
+            past_n = past_n + recurrent_bias
+        n = torch.tanh(a_n + r * past_n)
         return (1 - z) * n + z * h, c
 
     return gru
