@@ -14,6 +14,7 @@ from matplotlib import pyplot
 from kru.lab.cli import main
 from kru.lab.commands import reproduce
 from kru.lab.report.figures import PANEL, draw_panel, figure_names
+from kru.lab.report.own import own_groups, own_looks
 from kru.lab.report.paper import paper_tables
 from kru.lab.report.records import read_results
 from kru.lab.report.style import COLOURS, LABELS, new_figure
@@ -168,6 +169,53 @@ def test_figures_are_png_and_svg(results, capsys):
     assert [path.name for path in paths] == ["copy.png", "copy.svg", "wall-clock.png", "wall-clock.svg"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert ElementTree.parse(paths[3]).getroot().tag.endswith("svg")
+
+
+def test_own_tasks_and_recipes_have_tables_and_figures(results, capsys):
+    own = {"task": "Parity, T=8", "measure": "accuracy", "lower_is_better": False, "baseline": 50.0}
+    runs = [made_up("parity", seed, test, **own, model="kru") for seed, test in ((1, 98.0), (2, 100.0))]
+    runs += [made_up("parity-wide", **own, model="kru"), made_up("parity-mine", **own, model="mine:MINE")]
+    runs.append(made_up("short", task="Copy memory, T=30", model="kru", measure="cross entropy"))
+    folder = results.parent / "own"
+    for run in runs:
+        write_result(folder / f"{run['recipe']}-seed{run['seed']}.json", run)
+    assert main(["results", "--results", str(folder)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.startswith(("Copy memory", "Parity", "Adding"))] == [
+        "Copy memory, T=30",
+        "Parity, T=8",
+    ]
+    assert "accuracy, higher is better; 50 without memory." in shown
+    row = next(line for line in shown if line.startswith("parity "))
+    expected = ["parity", "KRU", "17,846", "58", "8.400 ± 0.000", "99.000 ± 1.414", "50", "1.5", "2"]
+    assert re.split(r" {2,}", row) == expected
+    assert any(re.match("parity-mine +mine:MINE ", line) for line in shown)
+    assert main(["plot", "--results", str(folder)]) == 0
+    names = [
+        "own-copy-memory-t-30.png",
+        "own-copy-memory-t-30.svg",
+        "own-parity-t-8.png",
+        "own-parity-t-8.svg",
+    ]
+    assert [Path(line).name for line in capsys.readouterr().out.splitlines()] == names
+    picture = (folder / "figures/own-parity-t-8.svg").read_text()
+    assert all(f"<!-- {name} -->" in picture for name in ("parity", "parity-wide", "parity-mine"))
+    # Where there are runs of both, the paper's tables come first; none of them is empty.
+    write_result(results / "short-seed1.json", runs[-1])
+    assert main(["results", "--results", str(results)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("JSB") < shown.index("Copy memory, T=30")
+    assert "MNIST" not in shown
+
+
+def test_recipes_of_the_same_model_look_different():
+    runs = {f"r{n}": [made_up(f"r{n}", model="kru", task="any")] for n in range(20)}
+    figure, (axes,) = new_figure(1)
+    (group,) = own_groups([run for seeds in runs.values() for run in seeds])
+    draw_panel(axes, "any", group.runs, "step", own_looks(group.runs))
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()[:20]}
+    pyplot.close(figure)
+    assert len(looks) == 20
 
 
 def test_times_are_those_of_the_run_that_is_kept_apart(results, capsys):

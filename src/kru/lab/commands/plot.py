@@ -9,16 +9,18 @@ import tyro
 
 from kru.lab.cli import parse
 from kru.lab.report.figures import WALL_CLOCK, draw_figures, expect_figures, figure_names
+from kru.lab.report.own import draw_own_figures
 from kru.lab.report.records import read_results
 from kru.training.files import expect_folder
 
 
 @dataclass(frozen=True)
 class Options:
-    """Draw the paper's figures from recorded runs, as PNG and SVG."""
+    """Draw learning curves of recorded runs, as PNG and SVG: the paper's figures, and one for each other task."""
 
     figures: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """which: copy, adding, mnist, ptb, music, timit, wall-clock; none: all that have runs"""
+    """which: copy, adding, mnist, ptb, music, timit, wall-clock; none: all that have runs, and those of
+    your own tasks and recipes"""
     results: Path = Path("results")
     """folder of RECIPE-seedN.json files, or of runs"""
     out: Path | None = None
@@ -39,6 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         for name in options.figures or figure_names()
         for path in draw_figures(times if name == WALL_CLOCK else results, folder, [name])
     ]
+    if not options.figures:
+        written += draw_own_figures(results, folder)
     if not written:
         raise ValueError(f"{options.results}: has no run for {', '.join(options.figures) or 'any figure'}")
     print("\n".join(map(str, written)))

@@ -11,6 +11,7 @@ import tyro
 from kru.lab.cli import parse
 from kru.lab.report.compression import compression_section
 from kru.lab.report.headline import headline, put_between_marks
+from kru.lab.report.own import own_tables
 from kru.lab.report.records import read_results
 from kru.lab.report.studies import study_sections
 from kru.lab.report.tables import (
@@ -25,10 +26,10 @@ from kru.training.files import write_atomically
 
 @dataclass(frozen=True)
 class Options:
-    """The paper's tables, with our figures beside the paper's, from recorded runs."""
+    """Tables of recorded runs: the paper's, with our figures beside the paper's, and one for each other task."""
 
     targets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """which: copy, adding, mnist, ptb, music, timit; none: all"""
+    """the paper's tables to show, runs or not: copy, adding, mnist, ptb, music, timit; none: all tables with runs"""
     results: Path = Path("results")
     """folder of RECIPE-seedN.json files, or of runs; those on generated speech in its folder espeak"""
     out: Path | None = None
@@ -43,6 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     expect_targets(options.targets)
     results = read_results(options.results)
     tables = make_tables(results, options.targets)
+    if results and not options.targets:
+        tables = [table for table in tables if table.runs] + own_tables(results)
     speech = options.results / GENERATED_SPEECH
     if speech.is_dir() and (not options.targets or "timit" in options.targets):
         tables.append(generated_speech_table(read_results(speech)))

@@ -1,6 +1,6 @@
 """The paper's figures: learning curves, and curves over wall-clock time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from kru.lab.report.paper import paper_tables
 from kru.lab.report.records import Result, by_recipe
-from kru.lab.report.style import COLOURS, DASHES, LABELS, new_figure, save_figure
+from kru.lab.report.style import LABELS, LOOKS, Look, new_figure, save_figure
 from kru.lab.spelling import expect_known
 
 WALL_CLOCK = "wall-clock"
@@ -57,8 +57,19 @@ def draw_figures(results: Sequence[Result], folder: Path, names: Sequence[str] =
     return written
 
 
-def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis) -> None:
-    """The validation measure of each model, a line for each seed, and the baseline without memory."""
+def draw_panel(
+    axes: Axes,
+    title: str,
+    runs: Mapping[str, list[Result]],
+    axis: Axis,
+    looks: Mapping[str, Look] = LOOKS,
+) -> None:
+    """The validation measure of each model, a line for each seed, and the baseline without memory.
+
+    Args:
+        runs: by model, or whatever else `looks` has.
+        looks: how the lines of each look.
+    """
     any_run = next(iter(runs.values()))[0]
     falls_to_zero = any_run["measure"] in ("cross entropy", "mean squared error")
     baseline = any_run["baseline"]
@@ -79,10 +90,10 @@ def draw_panel(axes: Axes, title: str, runs: dict[str, list[Result]], axis: Axis
             axes.plot(
                 [point[axis] / (scale if axis == "seconds" else 1) for point in points],
                 [max(point["valid"], FLOOR) if falls_to_zero else point["valid"] for point in points],
-                color=COLOURS[kind],
-                linestyle=DASHES.get(kind, "-"),
+                color=looks[kind].colour,
+                linestyle=looks[kind].dash,
                 alpha=1.0 if number == 0 else 0.5,
-                label=LABELS[kind] if number == 0 else None,
+                label=looks[kind].label if number == 0 else None,
             )
     axes.set(
         title=title,

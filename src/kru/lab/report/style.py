@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -24,22 +24,33 @@ VARIANTS = {
 }
 
 
-def _looks() -> dict[str, tuple[str, str, str]]:
-    """Label, colour and line style of every kind, each followed by its variants."""
+class Look(NamedTuple):
+    """How the lines of a model look."""
+
+    label: str
+    colour: str
+    dash: str = "-"
+
+
+OTHER = Look("", "#332288")
+"""Of a model that is not registered where it is drawn."""
+
+
+def _looks() -> dict[str, Look]:
+    """The look of every kind, each followed by its variants."""
     looks = {}
     for kind in KINDS.values():
-        looks[kind.name] = (kind.label, kind.colour, kind.dash)
+        looks[kind.name] = Look(kind.label, kind.colour, kind.dash)
         for name, (base, label, dash) in VARIANTS.items():
             if base == kind.name:
-                looks[name] = (label, kind.colour, dash)
+                looks[name] = Look(label, kind.colour, dash)
     return looks
 
 
-LABELS = {name: label for name, (label, _, _) in _looks().items()}
-COLOURS = {name: colour for name, (_, colour, _) in _looks().items()}
-"""A model has the same colour in every figure."""
-DASHES = {name: dash for name, (_, _, dash) in _looks().items()}
-"""Line styles, so that a figure can also be read without colours."""
+LOOKS = _looks()
+"""A model has the same colour in every figure; the line styles tell models apart without colours."""
+LABELS = {name: look.label for name, look in LOOKS.items()}
+COLOURS = {name: look.colour for name, look in LOOKS.items()}
 
 _STYLE: Any = {
     "font.size": 13,

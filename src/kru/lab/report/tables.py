@@ -38,12 +38,13 @@ class Table:
     note: str
     rows: list[list[str]]
     runs: list[Result]
+    header: Sequence[str] = HEADER
 
     def plain(self) -> str:
-        return f"{self.title}\n{self.note}\n\n{columns(HEADER, self.rows)}"
+        return f"{self.title}\n{self.note}\n\n{columns(self.header, self.rows)}"
 
     def markdown(self) -> str:
-        return f"## {self.title}\n\n{self.note}\n\n{markdown(HEADER, self.rows)}"
+        return f"## {self.title}\n\n{self.note}\n\n{markdown(self.header, self.rows)}"
 
 
 def expect_targets(targets: Sequence[str]) -> None:
