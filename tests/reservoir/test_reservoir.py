@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kru
-from kru.reservoir import Deep, Parallel, Reservoir, sweep
+from kru.reservoir import Deep, Parallel, Reservoir, Stepper, sweep
 
 FIELDS = ("real", "complex")
 
@@ -121,6 +121,27 @@ def test_chunks_and_steps_equal_one_run(kind: str) -> None:
     for t in range(11):
         output, state = reservoir.step(x[t], state)
         torch.testing.assert_close(output, states[t])
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "modrelu", "identity"])
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("leak", [1.0, 0.3, np.linspace(0.1, 1, 12).tolist()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_prepared_step_equals_one_run(
+    nonlinearity: str, field: str, leak: object, dtype: torch.dtype
+) -> None:
+    reservoir = Reservoir(
+        2, 12, leak=leak, bias_scaling=0.4, nonlinearity=nonlinearity, field=field, seed=0, dtype=dtype
+    )
+    x = torch.randn(7, 3, 2, dtype=dtype)
+    states, _ = reservoir(x)
+    stepper = Stepper(reservoir, batch=3)
+    for t in range(7):
+        torch.testing.assert_close(stepper.step(x[t]), states[t])
+    _, middle = reservoir(x[:4])
+    stepper, kept = Stepper(reservoir, middle, batch=3), middle.clone()
+    torch.testing.assert_close(stepper.step(x[4]), states[4])
+    assert torch.equal(middle, kept)
 
 
 def test_memory_of_a_linear_reservoir_is_almost_its_size() -> None:

@@ -9,6 +9,7 @@ from kru.reservoir.projection import KroneckerProjection
 from kru.reservoir.recursive import RecursiveLeastSquares
 from kru.reservoir.reservoir import Reservoir
 from kru.reservoir.ridge import fit_ridge
+from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "Parallel",
     "RecursiveLeastSquares",
     "Reservoir",
+    "Stepper",
     "fit_conjugate_gradients",
     "fit_ridge",
     "sweep",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kru.reservoir.data import read_cases
 from kru.reservoir.echo_state import EchoState, Pool, chunked
+from kru.reservoir.stepper import Stepper
 
 TEMPERATURES = tuple(2.0**power for power in range(-2, 7))
 
@@ -132,7 +133,7 @@ class ClassifierStream:
 
     def __init__(self, model: EchoStateClassifier) -> None:
         self._model = model
-        self._state: Any = None
+        self._stepper = Stepper(model.reservoir_)
         self._pool = Pool(model.pooling)
         self._step = 0
 
@@ -144,7 +145,7 @@ class ClassifierStream:
         if not np.isfinite(row).all():
             raise ValueError(f"x: expected finite numbers, got {row}")
         inputs = model._inputs(row[None])
-        states, self._state = model.reservoir_.step(inputs, self._state)  # type: ignore[operator]
+        states = self._stepper.step(inputs)
         rows = torch.cat([states, inputs], -1) if model.input_to_readout else states
         self._pool.add(rows.unsqueeze(0), torch.tensor([[self._step >= (model.washout or 0)]]))
         self._step += 1

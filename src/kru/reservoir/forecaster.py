@@ -10,6 +10,7 @@ import torch
 from kru.reservoir.checks import check_size
 from kru.reservoir.data import Cases, read_cases
 from kru.reservoir.echo_state import Array, EchoState
+from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
 
 
@@ -81,12 +82,12 @@ class EchoStateForecaster(EchoState):
         mean, scale = self.mean_[: self.outputs_], self.scale_[: self.outputs_]
         row = self._inputs(np.concatenate([last, np.zeros(extra)])[None])[:, : self.outputs_]
         out = torch.empty(horizon, self.outputs_, dtype=torch.float64)
-        step, linear = self.reservoir_.step, self.linear_
+        stepper, linear = Stepper(self.reservoir_, state), self.linear_
         for t in range(horizon):
             inputs = (
                 row if known is None else torch.cat([row, torch.from_numpy(known[t : t + 1]).to(row)], -1)
             )
-            states, state = step(inputs, state)  # type: ignore[operator]
+            states = stepper.step(inputs)
             predicted = linear(self._features(states, inputs))
             out[t] = predicted[0]
             row = predicted.to(row.dtype)
@@ -151,7 +152,7 @@ class ForecasterStream:
         if len(model.mean_) != model.outputs_:
             raise ValueError("stream: expected a forecaster without known inputs")
         self._model = model
-        self._state: Any = None
+        self._stepper = Stepper(model.reservoir_)
 
     @torch.no_grad()
     def step(self, y: Any) -> Any:
@@ -161,7 +162,7 @@ class ForecasterStream:
         if not np.isfinite(row).all():
             raise ValueError(f"y: expected finite numbers, got {row}")
         inputs = model._inputs(row[None])
-        states, self._state = model.reservoir_.step(inputs, self._state)  # type: ignore[operator]
+        states = self._stepper.step(inputs)
         predicted = model.linear_(model._features(states, inputs)).numpy()[0] * model.scale_ + model.mean_
         return float(predicted[0]) if model.flat_ else predicted
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kru.reservoir.data import Cases, read_cases
 from kru.reservoir.echo_state import Array, EchoState, Pool, chunked
+from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
 
 
@@ -163,12 +164,11 @@ class EchoStateRegressor(RegressorMixin, EchoState):  # type: ignore[misc]
     def _run_free(self, cases: Cases) -> Array:
         """With feedback: what was predicted in a step is an input of the next."""
         out = np.zeros((*cases.values.shape[:2], len(self.linear_.bias)))
-        state: Any = None
+        stepper = Stepper(self.reservoir_, batch=len(cases))
         last = np.zeros((len(cases), out.shape[-1]))
         for t in range(len(out)):
             inputs = self._inputs(np.concatenate([cases.values[t], last], -1))
-            with torch.no_grad():
-                states, state = self.reservoir_.step(inputs, state)  # type: ignore[operator]
+            states = stepper.step(inputs)
             out[t] = last = self.linear_(self._features(states, inputs)).numpy()
         return out
 
@@ -178,7 +178,7 @@ class RegressorStream:
 
     def __init__(self, model: EchoStateRegressor) -> None:
         self._model = model
-        self._state: Any = None
+        self._stepper = Stepper(model.reservoir_)
         self._last = np.zeros(len(model.linear_.bias))
         self._pool = Pool(model.pooling)
         self._step = 0
@@ -192,7 +192,7 @@ class RegressorStream:
             raise ValueError(f"x: expected finite numbers, got {row}")
         row = np.concatenate([row, self._last]) if model.feedback else row
         inputs = model._inputs(row[None])
-        states, self._state = model.reservoir_.step(inputs, self._state)  # type: ignore[operator]
+        states = self._stepper.step(inputs)
         read = model._features if model.per_step_ else self._pooled
         features = read(states, inputs)
         self._step += 1
