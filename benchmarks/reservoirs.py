@@ -400,7 +400,6 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("results/figures/reservoirs.png"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    reservoirpy.verbosity(0)
     start = time.time()
     record: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     commit = subprocess.run(

@@ -1,4 +1,4 @@
-// The Elman cell: h_t = sigma(W h_{t-1} + a_t), real or complex.
+// The Elman cell: h_t = sigma(W h_{t-1} + a_t), real or complex, or the leaky one that moves only a part of the way there.
 #pragma once
 
 #include "activation.hpp"
@@ -39,12 +39,24 @@ void elman_activate(int nonlinearity, const T* z, int64_t plane, const T* a, con
   }
 }
 
+// out = before + leak (out - before), the planes of `before` `plane` apart.
+template <class T>
+void elman_leak(const T* leak, const T* before, int64_t plane, int planes, int64_t units, T* out) {
+  for (int c = 0; c < planes; ++c)
+    each_vector<T>(units, [&](int64_t i, int64_t part) KRU_LAMBDA {
+      const Vec<T> old = load_part(before + c * plane + i, part);
+      T* to = out + c * units + i;
+      store_part(to, old + load_part(leak + i, part) * (load_part(static_cast<const T*>(to), part) - old), part);
+    });
+}
+
 template <class T, bool C, class M>
 void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker, InputPart<T>& input,
                    int thread, int64_t block_rows, T* h_block, T* z_block, const T* zeros) {
   const kru_scan& call = scan.call;
   const int64_t n = scan.units, s = scan.state;
   const T* bias = call.bias == nullptr ? zeros : static_cast<const T*>(call.bias);
+  const T* leak = static_cast<const T*>(call.leak);
   clear_after_end(scan, call.states, s, thread);
   for (int64_t first = 0; first < scan.rows(thread); first += block_rows) {
     Block<T> block(scan, thread, first, block_rows);
@@ -71,6 +83,7 @@ void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker&
         const int64_t next = call.reverse ? t - 1 : t + 1;
         const T* ahead = next >= 0 && next < scan.steps ? scan.at(call.states, next, row, s) : out;
         elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out, ahead);
+        if (leak != nullptr) elman_leak<T>(leak, h + r * n, plane, scan.planes, n, out);
         if (direct)
           h = out;
         else
@@ -101,6 +114,10 @@ template <class T, bool C, class M> class ElmanBackward {
     zeros_ = arena.take_zeros<T>(s_);
     const bool modrelu = scan.call.nonlinearity == KRU_MODRELU;
     dbias = modrelu && scan.call.dbias != nullptr ? arena.take_zeros<T>(n_) : nullptr;
+    leak_ = static_cast<const T*>(scan.call.leak);
+    dleak = leak_ != nullptr && scan.call.dleak != nullptr ? arena.take_zeros<T>(n_) : nullptr;
+    around_ = leak_ != nullptr ? arena.take<T>(scan.planes * plane_) : nullptr;
+    arrived_ = leak_ != nullptr ? arena.take<T>(scan.planes * plane_) : nullptr;
     bias_ = modrelu && scan.call.bias != nullptr ? static_cast<const T*>(scan.call.bias) : zeros_;
   }
 
@@ -125,12 +142,14 @@ template <class T, bool C, class M> class ElmanBackward {
             __builtin_memcpy(dz_block_ + c * plane_ + r * n_, dz_ + c * n_, size_t(n_) * sizeof(T));
         }
         matrix_.adjoint(worker_, running, dz_block_, carry_, plane_);
-        if (!scan_.wants_factors) continue;
-        for (int64_t r = 0; r < running; ++r) {
+        for (int64_t r = 0; scan_.wants_factors && r < running; ++r) {
           const T* h = state_before(t, block.order[r]);
           if (h != zeros_)
             matrix_.accumulate(worker_, h, n_, dz_block_ + r * n_, plane_, carry_ + r * n_, plane_);
         }
+        // Only now: the matrix may have read its own adjoint product from carry_.
+        for (int c = 0; leak_ != nullptr && c < scan_.planes; ++c)
+          add_scaled(carry_ + c * plane_, around_ + c * plane_, T(1), running * n_);
       }
       if (scan_.wants_factors) matrix_.flush(worker_);
       if (call.dh0 != nullptr)
@@ -138,7 +157,7 @@ template <class T, bool C, class M> class ElmanBackward {
     }
   }
 
-  T* dbias;
+  T *dbias, *dleak;
 
  private:
   // A row of a (B, S) tensor into a row of a block, or back.
@@ -168,6 +187,7 @@ template <class T, bool C, class M> class ElmanBackward {
     const T* h = scan_.at(static_cast<const void*>(call.states), t, row, s_);
     const T* g = carry_ + r * n_;
     const T* dout = call.dstates == nullptr ? zeros_ : scan_.at(call.dstates, t, row, s_);
+    if (leak_ != nullptr) return at_leak(t, row, r, g, dout);
     if (call.nonlinearity != KRU_MODRELU) {
       for (int c = 0; c < scan_.planes; ++c)
         each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
@@ -178,6 +198,32 @@ template <class T, bool C, class M> class ElmanBackward {
       return;
     }
     if (!modrelu_row<false>(h, g, dout)) modrelu_row<true>(pre_activation(t, row), g, dout);
+  }
+
+  // The same where h_t = h_{t-1} + leak (s - h_{t-1}), s = sigma(z). Neither s nor z can be had from h_t without loss, so
+  // z is computed again. A part of the gradient goes around the nonlinearity and the matrix.
+  void at_leak(int64_t t, int64_t row, int64_t r, const T* g, const T* dout) {
+    const int nonlinearity = scan_.call.nonlinearity;
+    const T *z = pre_activation(t, row), *before = previous_;
+    each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
+      const Vec<T> leak = load_part(leak_ + i, part);
+      Vec<T> s[2] = {load_part(z + i, part), Vec<T>{}}, change{};
+      if (C) s[1] = load_part(z + n_ + i, part);
+      if (nonlinearity == KRU_MODRELU)
+        modrelu<T, C>(s[0], s[1], load_part(bias_ + i, part));
+      else
+        for (int c = 0; c < (C ? 2 : 1); ++c) s[c] = activate<T>(s[c], nonlinearity);
+      for (int c = 0; c < (C ? 2 : 1); ++c) {
+        const Vec<T> arrived = load_part(g + c * plane_ + i, part) + load_part(dout + c * n_ + i, part);
+        change += arrived * (s[c] - load_part(before + c * n_ + i, part));
+        store_part(around_ + c * plane_ + r * n_ + i, arrived - leak * arrived, part);
+        store_part(arrived_ + c * plane_ + i, leak * arrived, part);
+        if (nonlinearity != KRU_MODRELU)
+          store_part(dz_ + c * n_ + i, activation_gradient<T>(s[c], leak * arrived, nonlinearity), part);
+      }
+      if (dleak != nullptr) store_part(dleak + i, load_part(static_cast<const T*>(dleak) + i, part) + change, part);
+    });
+    if (nonlinearity == KRU_MODRELU) modrelu_row<true>(z, arrived_, zeros_);
   }
 
   // From h, or with `Exact` from z. Returns false, having changed nothing that lasts, where h does not suffice.
@@ -223,7 +269,8 @@ template <class T, bool C, class M> class ElmanBackward {
   InputPart<T>& input_;
   int64_t n_, s_, block_rows_, plane_;
   T *carry_, *dz_block_, *dz_, *z_, *previous_, *zeros_;
-  const T* bias_;
+  const T *bias_, *leak_;
+  T *around_, *arrived_;  // with a leak: of the block, and of one row
   const T* ahead_ = nullptr;  // the state needed in the next step but one, fetched on the way
 };
 

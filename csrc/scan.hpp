@@ -59,13 +59,15 @@ void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const Sca
   }
   using Part = ElmanBackward<T, C, M>;
   Part** parts = arena.take<Part*>(scan.threads);
-  T** dbias = arena.take<T*>(scan.threads);
+  T **dbias = arena.take<T*>(scan.threads), **dleak = arena.take<T*>(scan.threads);
   for (int t = 0; t < scan.threads; ++t) {
     parts[t] = new (arena.take<Part>(1)) Part(arena, scan, *matrix, *own.workers[t][0], *own.inputs[t], own.block_rows);
     dbias[t] = parts[t]->dbias;
+    dleak[t] = parts[t]->dleak;
   }
   parallel(scan.threads, [&](int t) { parts[t]->run(t); });
   if (scan.call.nonlinearity == KRU_MODRELU) add_threads(scan.call.dbias, dbias, scan.threads, scan.units);
+  add_threads(scan.call.dleak, dleak, scan.threads, scan.units);
 }
 
 template <class T, class Cell, class M>

@@ -5,7 +5,7 @@
 
 namespace selftest {
 
-enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kGradients };
+enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kLeakRates, kGradients };
 
 // One of the three kinds of input, its values up to `size`.
 template <class T> void draw_input_part(Random& random, ScanProblem& s, double size) {
@@ -99,6 +99,8 @@ template <class T> struct ScanCase {
       else if (s.input_kind != KRU_PART) s.bias = random.values<T>(s.width(), 0.5);
     }
     if (s.cell == KRU_GRU && random.chance(0.7)) s.recurrent_bias = random.values<T>(s.units, 0.5);
+    if (s.cell == KRU_ELMAN && random.chance(0.4))
+      for (const double v : random.values<T>(s.units, 0.5)) s.leak.push_back(double(T(0.5 + 0.999 * v)));
     if (random.chance(0.5)) s.h0 = random.values<T>(s.batch * s.state, 1);
     if (s.cell == KRU_LSTM && random.chance(0.5)) s.c0 = random.values<T>(s.batch * s.state, 1);
   }
@@ -117,6 +119,7 @@ template <class T> struct ScanCase {
     wants[kRecurrentBias] = wants[kRecurrentBias] && !s.recurrent_bias.empty();
     wants[kH0] = wants[kH0] && !s.h0.empty();
     wants[kC0] = wants[kC0] && !s.c0.empty();
+    wants[kLeakRates] = wants[kLeakRates] && !s.leak.empty();
     const bool any_factors = random.chance(0.8);
     for (int f = 0; f < shapes.count(); ++f) wants_factor.push_back(any_factors && random.chance(0.8));
     part_is_gates = s.cell != KRU_ELMAN && part && random.chance(0.5);
@@ -131,7 +134,7 @@ template <class T> struct ScanCase {
     if (s.cell == KRU_ELMAN) text += std::string(" ") + nonlinearities[s.nonlinearity];
     text += std::string(s.is_complex ? " complex " : " ") + std::to_string(rank) + " x " + shapes.text() + ", " + inputs[s.input_kind] + " " +
             std::to_string(s.steps) + " steps, batch " + std::to_string(s.batch) + ", " + std::to_string(threads) +
-            " threads" + (s.reverse ? ", reversed" : "") + (s.lengths.empty() ? "" : ", lengths");
+            " threads" + (s.reverse ? ", reversed" : "") + (s.lengths.empty() ? "" : ", lengths") + (s.leak.empty() ? "" : ", leak");
   }
 };
 
@@ -139,7 +142,7 @@ template <class T> struct ScanCase {
 template <class T> struct ScanInputs {
   explicit ScanInputs(const ScanCase<T>& own)
       : part(buffer(own.s.part)), x(buffer(own.s.x)), weight(buffer(own.s.weight)), bias(buffer(own.s.bias)),
-        recurrent_bias(buffer(own.s.recurrent_bias)), h0(buffer(own.s.h0)), c0(buffer(own.s.c0)),
+        recurrent_bias(buffer(own.s.recurrent_bias)), h0(buffer(own.s.h0)), c0(buffer(own.s.c0)), leak(buffer(own.s.leak)),
         dstates(buffer(own.s.dstates)), dh(buffer(own.s.dh)), dc(buffer(own.s.dc)) {
     for (const Values& factor : own.factors) factors.emplace_back(factor);
     for (const Buffer<T>& factor : factors) pointers.push_back(factor.get());
@@ -167,6 +170,7 @@ template <class T> struct ScanInputs {
     call.recurrent_bias = recurrent_bias.get();
     call.h0 = h0.get();
     call.c0 = c0.get();
+    call.leak = leak.get();
     call.lengths = s.lengths.empty() ? nullptr : s.lengths.data();
     call.dstates = dstates.get();
     call.dh = dh.get();
@@ -178,7 +182,7 @@ template <class T> struct ScanInputs {
  private:
   static Buffer<T> buffer(const Values& values) { return values.empty() ? Buffer<T>() : Buffer<T>(values); }
 
-  Buffer<T> part, x, weight, bias, recurrent_bias, h0, c0, dstates, dh, dc;
+  Buffer<T> part, x, weight, bias, recurrent_bias, h0, c0, leak, dstates, dh, dc;
   std::vector<Buffer<T>> factors;
   std::vector<const void*> pointers;
 };
@@ -201,7 +205,8 @@ template <class T> struct ScanRun {
       gates = own.part_is_gates ? Buffer<T>(s.part) : Buffer<T>(own.rows() * s.gates * s.units);
     }
     const int64_t counts[kGradients] = {own.rows() * s.width(), own.rows() * s.inputs, s.width() * s.inputs,
-                                        int64_t(s.bias.size()), s.units, s.batch * s.state, s.batch * s.state};
+                                        int64_t(s.bias.size()), s.units, s.batch * s.state, s.batch * s.state,
+                                        s.units};
     for (int g = 0; g < kGradients; ++g)
       if (own.wants[g] && !(g == kPart && own.gates_are_dpart)) gradients[g] = Buffer<T>(counts[g]);
     for (size_t f = 0; f < own.factors.size(); ++f)
@@ -238,6 +243,7 @@ template <class T> struct ScanRun {
     call.drecurrent_bias = gradients[kRecurrentBias].get();
     call.dh0 = gradients[kH0].get();
     call.dc0 = gradients[kC0].get();
+    call.dleak = gradients[kLeakRates].get();
     status |= kru_scan_backward(&call);
   }
 };
@@ -249,12 +255,12 @@ template <class T> Values rounded_differently(Random& random, Values states) {
 }
 
 template <class T> void check_gradients(Random& random, Report& report, const ScanCase<T>& own, const ScanRun<T>& run) {
-  static const char* const names[] = {"dpart", "dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0"};
+  static const char* const names[] = {"dpart", "dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak"};
   const Values states = run.states.values(), cells = run.cells.values();
   const int count = own.shapes.count();
   const ScanGradients expected = scan_backward(own.s, states, cells, count);
   const auto list = [](const ScanGradients& g) {
-    return std::vector<const Values*>{&g.part, &g.x, &g.weight, &g.bias, &g.recurrent_bias, &g.h0, &g.c0};
+    return std::vector<const Values*>{&g.part, &g.x, &g.weight, &g.bias, &g.recurrent_bias, &g.h0, &g.c0, &g.leak};
   };
   double sensitive = 1;
   if (own.s.own_bias()) {

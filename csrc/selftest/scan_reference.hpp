@@ -14,7 +14,7 @@ struct ScanProblem {
   bool is_complex, reverse;
   int64_t steps, batch, inputs, gates, units, state;
   std::vector<Sum> matrices;  // one for each gate
-  Values part, x, weight, bias, recurrent_bias, h0, c0, dstates, dh, dc;  // empty where there is none
+  Values part, x, weight, bias, recurrent_bias, h0, c0, leak, dstates, dh, dc;  // empty where there is none
   std::vector<int64_t> symbols, lengths;
 
   int64_t width() const { return gates * state; }
@@ -122,6 +122,7 @@ inline ScanForward scan_forward(const ScanProblem& s, const Values& kernel_state
         for (size_t i = 0; i < n; ++i) {
           const double b = s.own_bias() && !s.bias.empty() ? s.bias[i] : 0;
           next[i] = nonlinear(z[0][i] + a[i], s.nonlinearity, b, s.is_complex);
+          if (!s.leak.empty()) next[i] = (1 - s.leak[i]) * h[i] + s.leak[i] * next[i];
           // Close to z = 0 a positive bias turns a rounding of z into a turn of h.
           const double most = 1 + fmax(b, 0) / fmax(std::abs(z[0][i] + a[i]), kFloor);
           slack[i] = Complex(most, most);
@@ -176,7 +177,7 @@ inline void input_gradients(const ScanProblem& s, const Values& part, Values& x,
 }
 
 struct ScanGradients {
-  Values part, x, weight, bias, recurrent_bias, h0, c0;
+  Values part, x, weight, bias, recurrent_bias, h0, c0, leak;
   std::vector<Row> factors;  // term by term, gate by gate
 };
 
@@ -190,6 +191,7 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
   out.weight = zeros(s.width() * s.inputs);
   out.bias = zeros(s.own_bias() ? s.units : s.width());
   out.recurrent_bias = zeros(s.units);
+  out.leak = zeros(s.units);
   out.h0 = out.c0 = zeros(s.batch * s.state);
   for (int64_t row = 0; row < s.batch; ++row) {
     Row dh = s.read(s.dh, 0, row, s.state), dc = s.read(s.dc, 0, row, s.state);
@@ -206,7 +208,14 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
           double unused = 0;
           double* db = s.own_bias() ? &out.bias[i] : &unused;
           const double b = s.own_bias() && !s.bias.empty() ? s.bias[i] : 0;
-          dz[0][i] = nonlinear_gradient(z[0][i] + a[i], h[i], dh[i], s.nonlinearity, b, db);
+          Complex output = h[i], arrived = dh[i];
+          if (!s.leak.empty()) {
+            output = nonlinear(z[0][i] + a[i], s.nonlinearity, b, s.is_complex);
+            out.leak[i] += (std::conj(arrived) * (output - h_before[i])).real();
+            around[i] = (1 - s.leak[i]) * arrived;
+            arrived *= s.leak[i];
+          }
+          dz[0][i] = nonlinear_gradient(z[0][i] + a[i], output, arrived, s.nonlinearity, b, db);
         }
         dproduct = dz;
       } else if (s.cell == KRU_LSTM) {

@@ -25,6 +25,7 @@ good = {
     "h0": r(4, 6),
     "c0": None,
     "lengths": torch.tensor([5, 0, 3, 1]),
+    "leak": None,
     "states": r(5, 4, 6),
     "reserve": r(0),
     "cells": r(0),
@@ -32,7 +33,7 @@ good = {
     "nonlinearity": "tanh",
     "is_complex": False,
     "reverse": False,
-    "wants": [True, True, True, False, True, False, True, True],
+    "wants": [True, True, True, False, True, False, False, True, True],
 }
 gates = [torch.eye(2).repeat(4, 1, 1), torch.eye(3).repeat(4, 1, 1)]
 lstm = {
@@ -45,7 +46,7 @@ lstm = {
     "c0": r(4, 6),
     "reserve": r(5, 4, 24),
     "cells": r(5, 4, 6),
-    "wants": [True, True, True, False, True, True, True, True],
+    "wants": [True, True, True, False, True, True, False, True, True],
 }
 gru = {
     **good,
@@ -56,7 +57,12 @@ gru = {
     "reserve": r(5, 4, 18),
     "cells": r(5, 4, 6),
     "recurrent_bias": r(6),
-    "wants": [True, True, True, True, True, False, True, True],
+    "wants": [True, True, True, True, True, False, False, True, True],
+}
+leaky = {
+    **good,
+    "leak": torch.rand(6),
+    "wants": [True, True, True, False, True, False, True, True, True],
 }
 large = {**good, "nonlinearity": "modrelu", "x": r(5, 4, 20), "weight": r(6, 20), "reserve": r(5, 4, 6)}
 tensors = [
@@ -99,7 +105,7 @@ values = {
     "nonlinearity": ["identity", "tanh", "relu", "leaky_relu", "modrelu", "x"],
     "is_complex": [True],
     "reverse": [True],
-    "wants": [[], [True] * 8, [True] * 9, [False] * 8],
+    "wants": [[], [True] * 8, [True] * 9, [False] * 9],
 }
 passed = refused = 0
 
@@ -113,7 +119,7 @@ def attempt(function, *arguments) -> None:
         refused += 1
 
 
-for base in (good, lstm, gru, large):
+for base in (good, lstm, gru, leaky, large):
     K.scan_backward(*base.values())
     names = list(base)
     for name in names:
@@ -122,7 +128,7 @@ for base in (good, lstm, gru, large):
     for _ in range(150):
         changes = {name: rng.choice(values.get(name, tensors)) for name in rng.sample(names, 2)}
         attempt(K.scan_backward, *{**base, **changes}.values())
-    forward = {name: base[name] for name in names[3:11] + names[14:18]}
+    forward = {name: base[name] for name in names[3:12] + names[15:19]}
     K.scan(*forward.values(), True)
     for name in forward:
         for value in values.get(name, tensors):
@@ -145,6 +151,7 @@ chain = {
     "bias": r(4),
     "h0": r(4, 8),
     "lengths": torch.tensor([5, 0, 3, 1]),
+    "leak": None,
     "states": r(5, 4, 8),
     "tensors": [*r(2, 2), *(torch.complex(r(size), r(size)) for size in (2, 4, 4)), torch.randperm(4)],
     "program": [4, 0, 2, 0, 2, 1, 1, 3],

@@ -182,7 +182,7 @@ PLACES: dict[str, Callable[[], Any]] = {
     "forward mode": torch.autograd.forward_ad.dual_level,
 }
 
-SCAN = ["x", "weight", "bias", "recurrent_bias", "h0", "c0", "lengths", "f0", "f1"]
+SCAN = ["x", "weight", "bias", "recurrent_bias", "h0", "c0", "lengths", "leak", "f0", "f1"]
 
 
 def scan_tensors(cell: str, inputs: int) -> dict[str, Tensor | None]:
@@ -197,6 +197,7 @@ def scan_tensors(cell: str, inputs: int) -> dict[str, Tensor | None]:
         "h0": r(4, 6),
         "c0": r(4, 6) if cell == "lstm" else None,
         "lengths": torch.tensor([5, 0, 3, 1]),
+        "leak": torch.rand(6) if cell == "elman" else None,
         "f0": r(*lead, 2, 2),
         "f1": r(*lead, 3, 3),
     }
@@ -270,8 +271,8 @@ def scan_backward(dstates: Any, dh: Any, states: Any, reserve: Any, cells: Any, 
     f0, f1 = t.pop("f0"), t.pop("f1")
     if f0 is None or f1 is None:
         raise TypeError("as above")
-    x, weight, *rest = (t[name] for name in SCAN[:7])
-    wants = [True, True, True, False, True, True, True, True]
+    x, weight, *rest = (t[name] for name in SCAN[:8])
+    wants = [True, True, True, False, True, True, False, True, True]
     return K.scan_backward(
         dstates,
         dh,

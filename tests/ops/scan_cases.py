@@ -70,6 +70,7 @@ class ScanCase:
     rank: int | None = None
     """The number of terms of the recurrent matrix; None for a single product without a dimension for them."""
     threads: int = 1
+    leak: bool = False
     seed: int = 0
 
     @property
@@ -85,7 +86,7 @@ class ScanCase:
         return {name: getattr(self, name) for name in ("cell", "nonlinearity", "field", "reverse")}
 
     def tensors(self) -> dict[str, Tensor | None]:
-        """Fresh leaves: x, weight, bias, recurrent_bias, h0, c0, lengths and factors.0, factors.1, ..."""
+        """Fresh leaves: x, weight, bias, recurrent_bias, h0, c0, lengths, leak and factors.0, factors.1, ..."""
         generator = torch.Generator().manual_seed(self.seed)
         normal = partial(torch.randn, dtype=self.dtype, generator=generator)
         gates, dtype = GATES[self.cell], self.dtype
@@ -127,6 +128,7 @@ class ScanCase:
                 turn = torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=dtype)
                 factor[:] = turn.mT @ torch.diag(torch.tensor([1.0, self.singular], dtype=dtype)) @ turn
                 out[f"factors.{f}"] = factor
+        out["leak"] = torch.sigmoid(2 * normal(self.units)) if self.leak else None
         return out
 
 
@@ -185,7 +187,11 @@ def run_dense(case: ScanCase, tensors: dict[str, Tensor | None]) -> tuple[Tensor
         c = named["c0"][b] if named["c0"] is not None else a.new_zeros(case.state)
         row = [a.new_zeros(case.state)] * case.steps
         for t in reversed(range(length)) if case.reverse else range(length):
+            before = h
             h, c = dense_step(case, matrices, a[t, b], h, c, bias, named["recurrent_bias"])
+            if named["leak"] is not None:
+                leak = named["leak"].repeat(case.state // case.units)
+                h = (1 - leak) * before + leak * h
             row[t] = h
         states.append(torch.stack(row) if row else a.new_zeros(0, case.state))
         last.append(h)

@@ -80,6 +80,15 @@ def test_scan_against_finite_differences(cell: tuple[str, str, str], inputs: str
         assert gradcheck(*as_function(case), fast_mode=True)
 
 
+@pytest.mark.parametrize("inputs", ["small", "large", "part"])
+@pytest.mark.parametrize("cell", CELLS[:-2], ids=CELL_IDS[:-2])
+def test_leaky_scan_against_finite_differences(cell: tuple[str, str, str], inputs: str) -> None:
+    case = small_case(cell, inputs=inputs, lengths="unsorted", batch=3, leak=True)
+    assert gradcheck(*as_function(case), fast_mode=True)
+    if inputs == "small" and cell[1] in ("tanh", "identity"):
+        assert gradgradcheck(*as_function(case), fast_mode=True)
+
+
 @pytest.mark.parametrize("cell", [CELLS[0], CELLS[1], *CELLS[-2:]], ids=str)
 def test_every_entry_of_the_jacobian(cell: tuple[str, str, str]) -> None:
     case = small_case(cell, steps=2, batch=1, shapes=((2, 1), (1, 2)), reverse=True)

@@ -28,7 +28,7 @@ def scan_arguments(case: ScanCase, requires_grad: bool, keep: bool) -> list[obje
         if t is not None and t.is_floating_point():
             t.requires_grad_(requires_grad)
     named, factors = split(tensors)
-    optional = [named[name] for name in ("bias", "recurrent_bias", "h0", "c0", "lengths")]
+    optional = [named[name] for name in ("bias", "recurrent_bias", "h0", "c0", "lengths", "leak")]
     settings = [case.cell, case.nonlinearity, case.field == "complex", case.reverse]
     return [named["x"], named["weight"], factors, *optional, *settings, keep]
 
@@ -48,16 +48,21 @@ def test_opcheck_of_the_product(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("lengths", ["equal", "unsorted"])
 @pytest.mark.parametrize("inputs", ["small", "large"])
-@pytest.mark.parametrize("cell", [("elman", "modrelu", "complex"), *CELLS[-2:]], ids=str)
+@pytest.mark.parametrize(
+    "cell", [("elman", "modrelu", "complex"), ("elman", "tanh", "real"), *CELLS[-2:]], ids=str
+)
 def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: str) -> None:
-    case = ScanCase(*cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=2, batch=2, lengths=lengths)
+    leak = cell[1:] == ("tanh", "real") and cell[0] == "elman"
+    case = ScanCase(
+        *cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=2, batch=2, lengths=lengths, leak=leak
+    )
     cheap = ("test_schema", "test_faketensor")
     utils = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     opcheck(torch.ops.kru.scan, scan_arguments(case, True, True), test_utils=utils)
     opcheck(torch.ops.kru.scan, scan_arguments(case, False, False), test_utils=cheap)
     *arguments, keep = scan_arguments(case, False, True)
     states, h, c, reserve, cells = torch.ops.kru.scan(*arguments, keep)
-    present = [*arguments[:2], *arguments[3:7], *arguments[2]]
+    present = [*arguments[:2], *arguments[3:7], arguments[8], *arguments[2]]
     wants = [t is not None for t in present]
     dc = torch.randn_like(c) if cell[0] == "lstm" else None
     for dstates in (None, torch.randn_like(states)):
@@ -65,11 +70,11 @@ def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: s
             dstates,
             torch.randn_like(h),
             dc,
-            *arguments[:8],
+            *arguments[:9],
             states,
             reserve,
             cells,
-            *arguments[8:],
+            *arguments[9:],
             wants,
         )
         opcheck(torch.ops.kru.scan_backward, backward, test_utils=cheap)

@@ -53,6 +53,60 @@ def test_three_ways(cell: tuple[str, str, str], inputs: str, lengths: str | None
     assert_three_ways(case)
 
 
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("cell", CELLS[:-2], ids=CELL_IDS[:-2])
+def test_leak_three_ways(cell: tuple[str, str, str], inputs: str, reverse: bool) -> None:
+    index = CELLS.index(cell) + list(INPUTS).index(inputs)
+    for dtype, lengths in itertools.product(TOLERANCE, (None, "unsorted")):
+        shapes = tuple(SHAPES[(index + 3 * reverse) % len(SHAPES)])
+        assert_three_ways(
+            ScanCase(
+                *cell, inputs=inputs, shapes=shapes, lengths=lengths, reverse=reverse, dtype=dtype, leak=True,
+                seed=index, initial=index % 2 > 0, threads=1 + index % 2, rank=2 if index % 3 == 0 else None,
+            )
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("nonlinearity", ["modrelu", "tanh"])
+def test_leak_and_shapes(nonlinearity: str, shapes: list[tuple[int, int]]) -> None:
+    for batch in (1, 5):
+        case = ScanCase("elman", nonlinearity, "complex", shapes=tuple(shapes), batch=batch, leak=True)
+        assert_three_ways(replace(case, lengths="unsorted", dtype=torch.float64))
+
+
+def test_one_leak_for_all_units() -> None:
+    case = ScanCase("elman", "tanh", "real", dtype=torch.float64)
+    tensors = case.tensors()
+    plain = run_scan(case, tensors)
+    for leak in (1.0, torch.tensor(1.0, dtype=torch.float64)):
+        torch.testing.assert_close(run_scan(case, {**tensors, "leak": leak})[0], plain[0])
+    each = run_scan(case, {**tensors, "leak": torch.full((case.units,), 0.3, dtype=torch.float64)})
+    learnt = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    one = run_scan(case, {**tensors, "leak": learnt})
+    torch.testing.assert_close(one[0], each[0])
+    torch.testing.assert_close(run_scan(case, {**tensors, "leak": 0.3})[0], each[0])
+    one[0].sum().backward()
+    assert learnt.grad is not None
+    assert learnt.grad != 0
+
+
+@pytest.mark.parametrize(
+    ("cell", "leak", "message"),
+    [
+        ("elman", 0.0, r"leak: expected a number in \(0, 1\], got 0.0"),
+        ("elman", 1.5, r"leak: expected a number in \(0, 1\], got 1.5"),
+        ("elman", torch.ones(5), r"leak: expected shape \(32\), got \(5,\)"),
+        ("gru", torch.ones(32), "leak: expected None for the gru cell"),
+    ],
+)
+def test_bad_leaks_are_named(cell: str, leak: object, message: str) -> None:
+    case = ScanCase(cell, "tanh", "real")
+    with pytest.raises(ValueError, match=message):
+        run_scan(case, {**case.tensors(), "leak": leak})
+
+
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("cell", [("elman", "modrelu", "complex"), *CELLS[-2:]], ids=str)
 def test_shapes(cell: tuple[str, str, str], shapes: list[tuple[int, int]]) -> None:

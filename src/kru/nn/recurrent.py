@@ -284,8 +284,13 @@ class Recurrent(Reshapable):
             reverse=reverse,
             **{name: bias.to(dtype) for name, bias in biases.items() if bias is not None},
             **initial,
+            **self._scan_options(),
         )
         return result.states, (result.h,) if result.c is None else (result.h, result.c)
+
+    def _scan_options(self) -> dict[str, Tensor]:
+        """Further arguments of `kru.ops.scan`, the same in every layer and direction."""
+        return {}
 
     def _check_input(self, x: Tensor) -> None:
         if x.dtype in SYMBOL_DTYPES:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from kru.matrices import kronecker_matrix
 from kru.nn.elman import Elman
 from kru.nn.spectrum import spectrum
+from kru.ops.precision import computing_dtype
 from kru.reservoir.checks import check_leak, check_scaling, check_share, check_size
 
 NONLINEARITIES = ("tanh", "modrelu", "identity")
@@ -160,26 +161,9 @@ class Reservoir(Elman):
         assert isinstance(bias, nn.Parameter)
         bias.copy_((2 * torch.rand(bias.shape, dtype=torch.float64) - 1) * bias_scaling)
 
-    def _scan(
-        self,
-        x: Tensor,
-        suffix: str,
-        reverse: bool,
-        start: tuple[Tensor, ...] | None,
-        lengths: Tensor | None,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        if self.leak is None:
-            return super()._scan(x, suffix, reverse, start, lengths, dtype)
-        leak = self.leak.repeat(2) if self.leak.dim() and self.field == "complex" else self.leak
-        h = x.new_zeros(x.shape[1], self.state_size) if start is None else start[0]
-        states = []
-        for t in range(len(x)):
-            _, (new,) = super()._scan(x[t : t + 1], suffix, reverse, (h,), None, dtype)
-            new = h + leak.to(dtype) * (new - h)
-            h = new if lengths is None else torch.where((t < lengths).unsqueeze(1), new, h)
-            states.append(h)
-        return torch.stack(states), (h,)
+    def _scan_options(self) -> dict[str, Tensor]:
+        dtype = computing_dtype(self.weight_ih_l0.dtype)
+        return {} if self.leak is None else {"leak": self.leak.to(dtype)}
 
     def _factor(self, drawn: Tensor) -> Tensor:
         """A factor as the settings want it, from the random unitary one that the matrix came with."""

@@ -34,13 +34,15 @@ def scan(
     h0: Tensor | None = None,
     c0: Tensor | None = None,
     lengths: Tensor | None = None,
+    leak: Tensor | float | None = None,
     reverse: bool = False,
 ) -> ScanResult:
     """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product ⊗_f W_f or a sum of such.
 
     With N = prod_f P_f units and a_t = U x_t + bias::
 
-        elman  h_t = sigma(W h_{t-1} + a_t)
+        elman  h_t = sigma(W h_{t-1} + a_t), or with a leak
+               h_t = (1 - leak) h_{t-1} + leak sigma(W h_{t-1} + a_t)
         lstm   i, f, o = sigmoid(W^i h_{t-1} + a^i_t), ...   g = tanh(W^g h_{t-1} + a^g_t)
                c_t = f c_{t-1} + i g                         h_t = o tanh(c_t)
         gru    r, z = sigmoid(W^r h_{t-1} + a^r_t), ...      n = tanh(a^n_t + r (W^n h_{t-1} + recurrent_bias))
@@ -64,6 +66,8 @@ def scan(
         h0, c0: initial states (B, S); None for zeros.
         lengths: integers (B,), 0 <= length <= T, in any order: sequence b ends after lengths[b] steps. States beyond
             are zero, and the last state is that after the sequence's own last step.
+        leak: of the elman cell, one number in (0, 1] or one per unit, (N,), the same for real and imaginary parts; None
+            for 1. The values of a tensor are not checked.
         reverse: run from each sequence's last step to its first. states[t] stays aligned with x[t].
     """
     if field not in ("real", "complex"):
@@ -77,6 +81,7 @@ def scan(
         h0,
         c0,
         lengths,
+        _leak(leak, factors),
         cell,
         nonlinearity,
         field == "complex",
@@ -101,3 +106,19 @@ def scan(
             bindings.check_storage(name, tensor)
         check_scan_values(x, weight, lengths)
     return ScanResult(*scan_fallback(arguments))
+
+
+def _leak(leak: Tensor | float | None, factors: Sequence[Tensor]) -> Tensor | None:
+    """One number for each unit."""
+    if leak is None or (isinstance(leak, Tensor) and leak.dim()):
+        return leak
+    units = 1
+    for factor in factors:
+        units *= factor.shape[-2]
+    if isinstance(leak, Tensor):
+        return leak.expand(units)
+    if isinstance(leak, bool) or not isinstance(leak, int | float):
+        raise TypeError(f"leak: expected a number or a tensor, got {type(leak).__name__}")
+    if not 0 < leak <= 1:
+        raise ValueError(f"leak: expected a number in (0, 1], got {leak}")
+    return torch.full((units,), float(leak), dtype=factors[0].dtype, device=factors[0].device)

@@ -23,6 +23,7 @@ class ScanArguments(NamedTuple):
     h0: Tensor | None = None
     c0: Tensor | None = None
     lengths: Tensor | None = None
+    leak: Tensor | None = None
     cell: str = "elman"
     nonlinearity: str = "modrelu"
     is_complex: bool = True
@@ -31,17 +32,18 @@ class ScanArguments(NamedTuple):
     @property
     def tensors(self) -> dict[str, Tensor | Sequence[Tensor] | None]:
         """All tensors by the names of the arguments."""
-        return dict(zip(self._fields[:8], self[:8], strict=True))
+        return dict(zip(self._fields[:9], self[:9], strict=True))
 
     @property
     def settings(self) -> dict[str, Any]:
         """What is no tensor, by the names of the arguments."""
-        return dict(zip(self._fields[8:], self[8:], strict=True))
+        return dict(zip(self._fields[9:], self[9:], strict=True))
 
     @property
     def differentiable(self) -> list[Tensor | None]:
         """What can have a gradient, in the order in which the backward operator returns the gradients."""
-        return [self.x, self.weight, self.bias, self.recurrent_bias, self.h0, self.c0, *self.factors]
+        before = (self.x, self.weight, self.bias, self.recurrent_bias, self.h0, self.c0, self.leak)
+        return [*before, *self.factors]
 
     @property
     def steps(self) -> int:

@@ -38,7 +38,7 @@ def _check_tensor(name: str, tensor: object) -> None:
 
 def check_scan_arguments(arguments: ScanArguments) -> None:
     """Raise an error that names the argument, what came and what was expected."""
-    x, weight, factors, bias, recurrent_bias, h0, c0, lengths = arguments[:8]
+    x, weight, factors, bias, recurrent_bias, h0, c0, lengths, leak = arguments[:9]
     cell, nonlinearity = arguments.cell, arguments.nonlinearity
     if cell not in CELLS:
         raise ValueError(f"cell: expected one of {', '.join(CELLS)}, got {cell!r}")
@@ -78,7 +78,17 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
     if c0 is not None and not arguments.has_memory:
         raise ValueError(f"c0: expected None for the {cell} cell, got a tensor")
     _check_shape("c0", c0, (batch, state))
-    named = {"weight": weight, "bias": bias, "recurrent_bias": recurrent_bias, "h0": h0, "c0": c0}
+    if leak is not None and arguments.has_gates:
+        raise ValueError(f"leak: expected None for the {cell} cell, got a tensor")
+    _check_shape("leak", leak, (units,))
+    named = {
+        "weight": weight,
+        "bias": bias,
+        "recurrent_bias": recurrent_bias,
+        "h0": h0,
+        "c0": c0,
+        "leak": leak,
+    }
     named |= {f"factors[{f}]": factor for f, factor in enumerate(factors)}
     for name, tensor in named.items():
         if tensor is None:

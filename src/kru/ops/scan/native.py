@@ -50,19 +50,33 @@ def input_kind(x: Tensor, weight: Tensor | None) -> int:
 
 
 def _kept_shapes(arguments: ScanArguments) -> dict[str, tuple[int, ...]]:
-    """Shapes of `Kept`. The reserve has the gates, or a_t for modReLU where that is computed before the kernel."""
-    x, weight = arguments.x, arguments.weight
+    """Shapes of `Kept`. The reserve has the gates, or a_t where that is computed before the kernel and z is needed."""
     steps, batch, state = arguments.steps, arguments.batch, arguments.state
     reserve: tuple[int, ...] = (0,)
     if arguments.has_gates:
         reserve = (steps, batch, arguments.gates * state)
-    elif arguments.has_inner_bias and weight is not None and input_kind(x, weight) == bindings.PART:
+    elif _keeps_part(arguments):
         reserve = (steps, batch, state)
     return {
         "states": (steps, batch, state),
         "reserve": reserve,
         "cells": (steps, batch, state) if arguments.has_gates else (0,),
     }
+
+
+def _keeps_part(arguments: ScanArguments) -> bool:
+    """Whether a_t is kept for the backward pass: where it was computed before the kernel and z is needed again.
+
+    With modReLU or a leak, the state does not always tell the derivative.
+    """
+    x, weight, inner = arguments.x, arguments.weight, arguments.has_inner_bias
+    if (
+        arguments.has_gates
+        or not (inner or arguments.leak is not None)
+        or input_kind(x, weight) != bindings.PART
+    ):
+        return False
+    return weight is not None or (arguments.bias is not None and not inner)
 
 
 class _Call:
@@ -99,6 +113,7 @@ class _Call:
         else:
             self.set(symbols=x.to(torch.int64), weight=weight)
         self.set(recurrent_bias=arguments.recurrent_bias, h0=arguments.h0, c0=arguments.c0)
+        self.set(leak=arguments.leak)
         if arguments.lengths is not None:
             self.set(lengths=arguments.lengths.to("cpu", torch.int64))
 
@@ -140,7 +155,7 @@ def _forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         own = part is not None and part.data_ptr() != x.data_ptr()
         reserve = part if own else bindings.empty(shapes["reserve"], like)  # type: ignore[assignment]
         call.set(gates=reserve, cells=cells)
-    elif keep and arguments.has_inner_bias and part is not None and weight is not None:
+    elif keep and part is not None and _keeps_part(arguments):
         reserve = part
     call.set(bias=bias, states=states, h=h)
     if arguments.has_memory:
@@ -166,12 +181,12 @@ def _forward_fake(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 def _unflattened(flat: Sequence[Any]) -> tuple[ScanArguments, Gradients, Kept, list[bool]]:
     """The arguments of the backward operator, which has the tensors first."""
-    incoming, tensors, kept, settings = flat[:3], flat[3:11], flat[11:14], flat[14:-1]
+    incoming, tensors, kept, settings = flat[:3], flat[3:12], flat[12:15], flat[15:-1]
     return ScanArguments(*tensors, *settings), Gradients(*incoming), Kept(*kept), flat[-1]
 
 
 def _backward_op(*flat: Any) -> list[Tensor]:
-    """Gradients of x, weight, bias, recurrent_bias, h0, c0 and each factor; those not wanted are empty."""
+    """Gradients of x, weight, bias, recurrent_bias, h0, c0, leak and each factor; those not wanted are empty."""
     arguments, incoming, kept, wants = _unflattened(flat)
     check_scan_arguments(arguments)
     check_scan_values(arguments.x, arguments.weight, arguments.lengths)
@@ -181,7 +196,7 @@ def _backward_op(*flat: Any) -> list[Tensor]:
     inner = arguments.has_inner_bias
     part = None
     if kind == bindings.PART:
-        part = x if weight is None else kept.reserve
+        part = kept.reserve if weight is not None or _keeps_part(arguments) else x
     call = _Call(arguments, part)
     call.set(bias=arguments.bias if inner or kind != bindings.PART else None)
     call.set(states=kept.states, dstates=incoming.dstates, dh=incoming.dh)
@@ -196,17 +211,20 @@ def _backward_op(*flat: Any) -> list[Tensor]:
         bindings.empty(t.shape if want and t is not None else (0,), factors[0])
         for t, want in zip(inputs, wants, strict=True)
     ]
-    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[6:]
-    if any(wants[6:]):
+    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[7:]
+    if any(wants[7:]):
         gradients = call.shapes.pointers(
-            *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[6:], strict=True)]
+            *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[7:], strict=True)]
         )
         call.kept.append(gradients)
         call.call.dfactors = ctypes.addressof(gradients)
     wanted = {
         name: tensor
         for name, tensor, want in zip(
-            ("dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0"), out[:6], wants[:6], strict=True
+            ("dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak"),
+            out[:7],
+            wants[:7],
+            strict=True,
         )
         if want
     }
@@ -279,7 +297,7 @@ def _backward(
     there: dict[str, Any] = {"weight": None, **dict(zip(ctx.present, saved, strict=False))}
     arguments = ScanArguments(**there, factors=saved[len(ctx.present) :], **ctx.settings)
     needs = ctx.needs_input_grad  # in the operator's order: x, weight, factors, bias, ...
-    wants = [needs[0], needs[1], needs[3], needs[4], needs[5], needs[6], *needs[2]]
+    wants = [needs[0], needs[1], needs[3], needs[4], needs[5], needs[6], needs[8], *needs[2]]
     if dstates is None and dh is None and dc is None:
         out: list[Tensor | None] = [None] * len(wants)
     elif torch.is_grad_enabled():
@@ -299,13 +317,14 @@ def _backward(
             wants,
         )
         out = [gradient if want else None for gradient, want in zip(tensors, wants, strict=True)]
-    dx, dweight, dbias, drecurrent_bias, dh0, dc0, *dfactors = out
-    return dx, dweight, dfactors, dbias, drecurrent_bias, dh0, dc0, *[None] * (2 + len(ctx.settings))
+    dx, dweight, dbias, drecurrent_bias, dh0, dc0, dleak, *dfactors = out
+    rest = [None] * (1 + len(ctx.settings))
+    return dx, dweight, dfactors, dbias, drecurrent_bias, dh0, dc0, None, dleak, *rest
 
 
 _INPUTS = (
     "Tensor x, Tensor? weight, Tensor[] factors, Tensor? bias, Tensor? recurrent_bias, Tensor? h0, Tensor? c0, "
-    "Tensor? lengths"
+    "Tensor? lengths, Tensor? leak"
 )
 _SETTINGS = "str cell, str nonlinearity, bool is_complex, bool reverse"
 register(

@@ -93,9 +93,13 @@ def _step_function(
     """step(a_t, h_{t-1}, c_{t-1}) -> h_t, c_t. Cells without a c hand it through."""
     if arguments.cell == "elman":
         sigma = _nonlinearity(arguments)
+        leak = arguments.leak
+        if leak is not None:
+            leak = leak.repeat(arguments.planes)
 
         def elman(a: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-            return sigma(product(h)[0] + a), c
+            new = sigma(product(h)[0] + a)
+            return (new if leak is None else h + leak * (new - h)), c
 
         return elman
 
