@@ -151,7 +151,6 @@ chain = {
     "bias": r(4),
     "h0": r(4, 8),
     "lengths": torch.tensor([5, 0, 3, 1]),
-    "leak": None,
     "states": r(5, 4, 8),
     "tensors": [*r(2, 2), *(torch.complex(r(size), r(size)) for size in (2, 4, 4)), torch.randperm(4)],
     "program": [4, 0, 2, 0, 2, 1, 1, 3],
