@@ -129,3 +129,9 @@ def test_transforms_of_functions(cell: tuple[str, str, str], shapes: tuple[tuple
     torch.testing.assert_close(*tangents)
     several = [torch.stack([leaf, 0.5 * leaf, leaf.flip(0)]) for leaf in leaves]
     torch.testing.assert_close(torch.vmap(fast)(*several), torch.vmap(plain)(*several))
+
+
+@pytest.mark.parametrize("shapes", [((2, 2), (3, 3)), SEVERAL], ids=["one matrix", "two"])
+@pytest.mark.parametrize("cell", CELLS[:-2], ids=CELL_IDS[:-2])
+def test_leak(cell: tuple[str, str, str], shapes: tuple[tuple[int, int], ...]) -> None:
+    assert_as_reference(ScanCase(*cell, shapes=shapes, lengths="unsorted", leak=True, dtype=torch.float64))
