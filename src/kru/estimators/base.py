@@ -136,11 +136,11 @@ class SequenceEstimator(BaseEstimator):
     ) -> tuple[NDArray[Any], NDArray[np.int64], int]:
         """Fit scaling or vocabulary: inputs, lengths and the input size."""
         if isinstance(sequences, Cases):
-            again = self.warm_start and getattr(self, "scaling_", None) is not None
-            if not (again and self.n_channels_ == sequences.channels):
-                self.scaling_ = Scaling.fit(
-                    sequences, differences=self.differences, mask=self.missing == "mask"
-                )
+            mask = self.missing == "mask"
+            before: Scaling | None = getattr(self, "scaling_", None) if self.warm_start else None
+            asked = (sequences.channels, self.differences, mask)
+            if before is None or (len(before.mean), before.step is not None, before.mask) != asked:
+                self.scaling_ = Scaling.fit(sequences, differences=self.differences, mask=mask)
                 self.vocabulary_ = None
                 self.n_channels_ = sequences.channels
             assert self.scaling_ is not None

@@ -179,20 +179,18 @@ def _long(X: Any, name: str) -> tuple[list[Hashable], list[NDArray[np.float64]]]
     values = channels.to_numpy(dtype=np.float64, na_value=np.nan)
     case, time = np.asarray(case), np.asarray(time)
     names, starts, groups = np.unique(case, return_index=True, return_inverse=True)
-    arrays = []
-    ordered = np.argsort(starts, kind="stable")
-    for group in ordered:
-        rows = np.flatnonzero(groups == group)
-        rows = rows[np.argsort(time[rows], kind="stable")]
-        if len(np.unique(time[rows])) < len(rows):
-            twice = time[rows][np.flatnonzero(time[rows][1:] == time[rows][:-1])[0]]
-            raise ValueError(
-                f"{name}: expected one row for each time, got two of time {twice} in case {names[group]}"
-            )
-        arrays.append(values[rows].T)
-    return [
-        names[group].item() if hasattr(names[group], "item") else names[group] for group in ordered
-    ], arrays
+    # Cases in the order in which they appear, and the rows of each by time.
+    order = np.lexsort((time, starts[groups]))
+    twice = np.flatnonzero((groups[order][1:] == groups[order][:-1]) & (time[order][1:] == time[order][:-1]))
+    if len(twice):
+        row = order[twice[0]]
+        raise ValueError(
+            f"{name}: expected one row for each time, got two of time {time[row]} in case {case[row]}"
+        )
+    present = np.argsort(starts, kind="stable")
+    ends = np.bincount(groups)[present].cumsum()
+    arrays = [rows.T for rows in np.split(values[order], ends[:-1])]
+    return names[present].tolist(), arrays
 
 
 def _numbers(X: Any, name: str) -> NDArray[np.float64]:

@@ -34,6 +34,16 @@ LARGEST = 2**24
 LINEAR = ("rc-urnn", "eurnn")
 """Kinds whose recurrent matrix has few weights for each unit."""
 
+_MALFORMED = (
+    ValueError,
+    SafetensorError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RuntimeError,
+)
+
 Tensors = dict[str, NDArray[Any]]
 
 
@@ -72,7 +82,7 @@ def load(path: str | Path, device: str = "cpu") -> Any:
     try:
         with safe_open(path, "np") as file:
             return _read(file, device)
-    except (ValueError, SafetensorError, KeyError, TypeError, OverflowError, MemoryError) as error:
+    except _MALFORMED as error:
         raise ValueError(f"{path}: expected an estimator saved by this package ({error})") from error
 
 

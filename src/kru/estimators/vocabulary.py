@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,12 @@ class Vocabulary:
 
     def encode(self, sequence: Iterable[Hashable]) -> NDArray[np.int64]:
         """The numbers of symbols."""
-        index = {symbol: number for number, symbol in enumerate(self.symbols)}
-        return np.array([index.get(symbol, len(index)) for symbol in sequence], dtype=np.int64)
+        unknown = len(self.symbols)
+        return np.array([self._numbers.get(symbol, unknown) for symbol in sequence], dtype=np.int64)
+
+    @cached_property
+    def _numbers(self) -> dict[Hashable, int]:
+        return {symbol: number for number, symbol in enumerate(self.symbols)}
 
 
 def pad(sequences: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
