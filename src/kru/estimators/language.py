@@ -15,7 +15,7 @@ from kru.estimators.fitting import train, training_settings
 from kru.estimators.network import NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
-from kru.estimators.text import TextTask
+from kru.estimators.text import TextTask, hold_out
 from kru.estimators.vocabulary import Vocabulary
 from kru.nn.model import SequenceModel
 from kru.nn.states import State
@@ -37,7 +37,7 @@ class KRULanguageModel(BaseEstimator):
         batch_size: streams into which the text is cut.
         window: steps through which a gradient flows; the state is carried further.
         learning_rate, recurrent_learning_rate, penalty, average: see `KRUClassifier`.
-        validation_fraction: the end of the text, which is held out to choose the best weights.
+        validation_fraction: the part of the text, in eight pieces, that is held out to choose the best weights.
         patience, device, random_state, verbose, warm_start: see `KRUClassifier`.
 
     Attributes:
@@ -115,7 +115,6 @@ class KRULanguageModel(BaseEstimator):
         again = self.warm_start and hasattr(self, "vocabulary_")
         vocabulary = self.vocabulary_ if again else Vocabulary.of(text)
         codes = vocabulary.encode(text)
-        held_out = int(self.validation_fraction * len(codes))
         size = vocabulary.size
         settings = choose_settings(
             kind=self.kind,
@@ -130,7 +129,7 @@ class KRULanguageModel(BaseEstimator):
             symbols=True,
             dropout=self.dropout,
         )
-        training, valid = codes[: len(codes) - held_out], codes[len(codes) - held_out :]
+        training, valid = hold_out(codes, self.validation_fraction)
         # A short text has fewer streams, so that each has a past to learn from.
         streams = max(1, min(self.batch_size, len(training) // self.window))
         an_epoch = -(-len(training) // (streams * self.window))

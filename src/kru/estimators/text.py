@@ -24,6 +24,9 @@ from kru.training.task import (
 
 _SHIFT = 0x7368696674
 
+PIECES = 8
+"""Into how many pieces the held-out part of a text is cut."""
+
 
 class TextTask(Task):
     """Windows of parallel streams, each carrying on where the one before ended.
@@ -89,3 +92,20 @@ class TextTask(Task):
             )
 
         return Batches(-(-length // self._window), make)
+
+
+def hold_out(codes: NDArray[np.int64], fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A text without some pieces of it, and these pieces.
+
+    They are spread evenly: the end alone of a text is often unlike the rest, such as an index or notes.
+
+    >>> hold_out(np.arange(32), 0.25)[1].tolist()
+    [2, 6, 10, 14, 18, 22, 26, 30]
+    """
+    length = int(fraction * len(codes) / PIECES)
+    middles = (np.arange(PIECES) + 0.5) * len(codes) / PIECES
+    held = np.zeros(len(codes), dtype=bool)
+    for middle in middles:
+        first = int(middle - length / 2 + 0.5)
+        held[first : first + length] = True
+    return codes[~held], codes[held]
