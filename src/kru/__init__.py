@@ -1,5 +1,7 @@
 """Recurrent networks whose recurrent matrix is a Kronecker product of small, nearly unitary factors."""
 
+from typing import TYPE_CHECKING, Any
+
 from kru import baselines, reservoir
 from kru.compression import compress
 from kru.linalg.factors import choose_factors
@@ -11,11 +13,15 @@ from kru.optim import optimizer
 from kru.optim.parameters import parameter_count
 from kru.optim.penalty import unitary_penalty
 
+if TYPE_CHECKING:
+    from kru.reservoir.random_projection import RandomProjection
+
 __all__ = [
     "KRU",
     "KRUGRU",
     "KRULSTM",
     "KroneckerLinear",
+    "RandomProjection",
     "baselines",
     "choose_factors",
     "compress",
@@ -29,3 +35,10 @@ __all__ = [
     "unitary_penalty",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`RandomProjection` needs scikit-learn, the rest does not: it is imported when it is asked for."""
+    if name == "RandomProjection":
+        return reservoir.RandomProjection
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ from kru.reservoir.sweep import sweep
 if TYPE_CHECKING:
     from kru.reservoir.classifier import EchoStateClassifier
     from kru.reservoir.forecaster import EchoStateForecaster
+    from kru.reservoir.random_projection import RandomProjection
     from kru.reservoir.regressor import EchoStateRegressor
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Linear",
     "NormalEquations",
     "Parallel",
+    "RandomProjection",
     "RecursiveLeastSquares",
     "Reservoir",
     "Stepper",
@@ -38,6 +40,7 @@ _ESTIMATORS = {
     "EchoStateClassifier": "classifier",
     "EchoStateForecaster": "forecaster",
     "EchoStateRegressor": "regressor",
+    "RandomProjection": "random_projection",
 }
 
 
@@ -50,7 +53,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"kru.reservoir.{_ESTIMATORS[name]}")
     except ModuleNotFoundError as error:
-        if error.name != "sklearn":
+        if "scikit-learn" not in str(error) and error.name != "sklearn":
             raise
         raise ImportError(
             f"{name}: needs scikit-learn; install it by pip install 'kru[estimators]'"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from torch import Tensor
 
-from kru.reservoir.data import read_cases
+from kru.estimators.data import read_cases
 from kru.reservoir.echo_state import EchoState, Pool, chunked
 from kru.reservoir.stepper import Stepper
 

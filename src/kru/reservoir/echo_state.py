@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
+from kru.estimators.data import Cases
 from kru.reservoir.checks import check_finite, check_size, check_strengths
 from kru.reservoir.compose import Deep
 from kru.reservoir.conjugate import fit_conjugate_gradients
-from kru.reservoir.data import Cases
 from kru.reservoir.normal import Linear
 from kru.reservoir.projection import KroneckerProjection
 from kru.reservoir.reservoir import Reservoir

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from kru.estimators.data import Cases, read_cases
 from kru.reservoir.checks import check_size
-from kru.reservoir.data import Cases, read_cases
 from kru.reservoir.echo_state import Array, EchoState
 from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep

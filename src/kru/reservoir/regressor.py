@@ -9,7 +9,7 @@ import torch
 from sklearn.base import RegressorMixin
 from torch import Tensor
 
-from kru.reservoir.data import Cases, read_cases
+from kru.estimators.data import Cases, read_cases
 from kru.reservoir.echo_state import Array, EchoState, Pool, chunked
 from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
