@@ -38,7 +38,7 @@ def test_the_bound_holds() -> None:
     X = RNG.normal(size=(20, 5000))
     ratios = pdist(kru.RandomProjection(eps=0.2, random_state=0).fit_transform(X)) ** 2 / pdist(X) ** 2
     assert 0.8 < ratios.min() <= ratios.max() < 1.2
-    with pytest.raises(ValueError, match="n_components: 20 samples and eps=0.1 need"):
+    with pytest.raises(ValueError, match=r"n_components: 20 samples and eps=0\.1 need"):
         kru.RandomProjection(eps=0.1).fit(X[:, :100])
 
 

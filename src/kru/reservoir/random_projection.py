@@ -50,11 +50,12 @@ class RandomProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     f"the {features} features of X; choose a larger eps or a number"
                 )
         else:
-            count = self.n_components
-            if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-                raise ValueError(f'n_components: expected a number of at least 1 or "auto", got {count!r}')
+            given = self.n_components
+            if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < 1:
+                raise ValueError(f'n_components: expected a number of at least 1 or "auto", got {given!r}')
+            count = int(given)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.n_components_ = int(count)
+        self.n_components_ = count
         self._n_features_out = self.n_components_
         self.projection_ = KroneckerProjection(features, self.n_components_, seed=seed)
         return self
