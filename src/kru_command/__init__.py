@@ -64,6 +64,7 @@ def usage() -> str:
     ]
     lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
     lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
+    lines += ["`kru COMMAND --import MODULE ...` imports a module with your own models and tasks first."]
     return "\n".join(lines)
 
 

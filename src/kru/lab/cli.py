@@ -13,8 +13,12 @@ import tyro
 
 from kru.lab.data import DataError
 from kru.lab.spelling import did_you_mean
+from kru.nn.lookup import import_from_here
 from kru.training.wrong_path import is_wrong_path
 from kru_command import COMMANDS, discard_output, usage
+
+IMPORTED: list[str] = []
+"""The modules that `--import` named, for processes that the command starts."""
 
 
 class UsageError(Exception):
@@ -42,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             near = did_you_mean(name, COMMANDS)
             raise UsageError(f"no command {name!r}{near}; expected one of {', '.join(COMMANDS)}")
-        code: int = importlib.import_module(COMMANDS[name].module).run(arguments[1:])
+        modules, rest = split_imports(arguments[1:])
+        for module in modules:
+            import_from_here(module, "--import")
+        IMPORTED[:] = modules
+        code: int = importlib.import_module(COMMANDS[name].module).run(rest)
         sys.stdout.flush()
         return code
     except (UsageError, DataError, ValueError, OverflowError) as error:
@@ -61,6 +69,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"kru {name}: interrupted", file=sys.stderr)
         return 130
+
+
+def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The modules that ``--import MODULE`` names, and the other arguments.
+
+    >>> split_imports(["runs/mine", "--import", "models", "--split=valid", "--import=tasks"])
+    (['models', 'tasks'], ['runs/mine', '--split=valid'])
+    """
+    modules, rest = [], []
+    remaining = iter(arguments)
+    for argument in remaining:
+        option, given, value = argument.partition("=")
+        if option != "--import":
+            rest.append(argument)
+            continue
+        module = value if given else next(remaining, "")
+        if not module or module.startswith("-"):
+            raise UsageError("--import: expected the name of a module after it")
+        modules.append(module)
+    return modules, rest
 
 
 def parse(kind: Callable[..., Any], name: str, arguments: Sequence[str], **options: Any) -> Any:

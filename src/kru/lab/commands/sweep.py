@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from kru.lab.cli import IMPORTED
 from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
 from kru.lab.recipes.settings import Recipe
 from kru.lab.run import RunOptions
@@ -100,7 +101,8 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
             if options.workers == 1:
                 work(sweep, run_options, Stop(options.parent))
         if options.workers > 1:
-            code = run_crew(["sweep", *arguments, "--storage", store.where], options.workers)
+            imports = [f"--import={module}" for module in IMPORTED]
+            code = run_crew(["sweep", *arguments, *imports, "--storage", store.where], options.workers)
             if code:
                 return code
     except Interrupted as stop:

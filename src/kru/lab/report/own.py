@@ -11,8 +11,12 @@ from typing import NamedTuple
 from kru.lab.report.figures import PANEL, draw_panel
 from kru.lab.report.paper import paper_tables
 from kru.lab.report.records import Result, by_recipe
-from kru.lab.report.style import LOOKS, OTHER, Look, new_figure, save_figure
+from kru.lab.report.style import LOOKS, Look, new_figure, save_figure
 from kru.lab.report.tables import Table, mean
+from kru.nn.kinds import find_kind
+
+OTHER = "#332288"
+"""The colour of a model that is not registered."""
 
 HEADER = ("recipe", "model", "parameters", "recurrent", "valid", "test", "steps", "minutes", "seeds")
 
@@ -78,12 +82,23 @@ def file_name(task: str) -> str:
     return "own-" + re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
 
 
+def look_of(kind: str) -> Look:
+    """The look of a kind of model; its name is the label where the kind is not known."""
+    if kind in LOOKS:
+        return LOOKS[kind]
+    try:
+        found = find_kind(kind)
+    except ValueError:
+        return Look(kind, OTHER)
+    return Look(found.label, found.colour, found.dash)
+
+
 def _row(recipe: str, seeds: Sequence[Result]) -> list[str]:
     kind = str(seeds[0].get("model", ""))
     count = seeds[0]["parameters"]
     return [
         recipe,
-        LOOKS[kind].label if kind in LOOKS else kind,
+        look_of(kind).label,
         f"{count['total']:,}",
         f"{count['recurrent']:,}",
         mean([run["valid"] for run in seeds]),
@@ -100,7 +115,7 @@ def own_looks(runs: dict[str, list[Result]]) -> dict[str, Look]:
     free = list(product(("-", "--", ":", "-."), palette))
     looks: dict[str, Look] = {}
     for recipe, seeds in runs.items():
-        wanted = LOOKS.get(str(seeds[0].get("model", "")), OTHER)
+        wanted = look_of(str(seeds[0].get("model", "")))
         taken = {(look.dash, look.colour) for look in looks.values()}
         dash, colour = wanted.dash, wanted.colour
         if (dash, colour) in taken:

@@ -32,10 +32,6 @@ class Look(NamedTuple):
     dash: str = "-"
 
 
-OTHER = Look("", "#332288")
-"""Of a model that is not registered where it is drawn."""
-
-
 def _looks() -> dict[str, Look]:
     """The look of every kind, each followed by its variants."""
     looks = {}
