@@ -34,6 +34,12 @@ def test_it_learns_and_the_vocabulary_comes_back_from_a_file(model, tmp_path):
     assert loaded.sample("the ", 30, random_state=3) == model.sample("the ", 30, random_state=3)
 
 
+def test_factors_are_of_middle_size_unless_given():
+    assert small(units=64, steps=1).fit(TEXT).network_settings_.factors == (4, 16)
+    assert small(units=64, steps=1, factors=[8, 8]).fit(TEXT).network_settings_.factors == (8, 8)
+    assert small(units=34, steps=1).fit(TEXT).network_settings_.factors == ()
+
+
 def test_bits_are_those_of_the_predictions_one_by_one(model):
     text = "the cat?"  # the question mark is unknown
     codes = [model.vocabulary_.size - 1, *model.vocabulary_.encode(text)]
