@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from kru.export import onnx
 from kru.reservoir import EchoStateClassifier, EchoStateForecaster, EchoStateRegressor
 
 RNG = np.random.default_rng(0)
@@ -194,3 +195,27 @@ def test_too_few_steps_after_the_washout() -> None:
         EchoStateRegressor(8).fit(u, y)
     with pytest.raises(ValueError, match="washout: expected at least two steps"):
         EchoStateRegressor(8, ridge=1.0, washout=104).fit(u, y)
+
+
+@pytest.mark.parametrize("kind", ["regressor", "forecaster"])
+def test_exported_to_onnx_it_predicts_the_same(kind: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    u, y = narma(600)
+    if kind == "regressor":
+        model: Any = EchoStateRegressor(32, input_scaling=0.2, ridge=1e-2, input_to_readout=False).fit(u, y)
+        expected = model.predict(u)[0]
+    else:
+        model = EchoStateForecaster(32, ridge=1e-2, input_to_readout=False).fit(u[0])
+        expected = np.append(model.one_step(u[0]), model.predict(1))
+    onnx(model, tmp_path / "model")
+    session = onnxruntime.InferenceSession(tmp_path / "model" / "model_sequence.onnx")
+    [found] = session.run(["output"], {"input": u[0, :, None, None].astype(np.float32)})
+    np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-3)
+
+
+def test_what_cannot_be_exported_is_named(tmp_path: Path) -> None:
+    model = EchoStateRegressor(16, leak=0.5).fit(*narma(300))
+    with pytest.raises(ValueError, match="leak, input_to_readout: can export one reservoir without a leak"):
+        onnx(model, tmp_path / "model")
+    with pytest.raises(TypeError, match="leak: can export layers without a leak"):
+        onnx(model.reservoir_, tmp_path / "model")

@@ -30,6 +30,8 @@ def recurrences(layer: Layer) -> tuple[tuple[Recurrence, ...], ...]:
             raise TypeError(
                 f"nonlinearity: can export {', '.join(NONLINEARITIES)}, got {layer.nonlinearity!r}"
             )
+        if getattr(layer, "leak", None) is not None:
+            raise TypeError("leak: can export layers without a leak, got one with it")
     elif layer.proj_size:
         raise TypeError(f"proj_size: can export layers without a projection, got {layer.proj_size}")
     read: Any = _recurrence if isinstance(layer, Recurrent) else _torch_recurrence
