@@ -30,7 +30,8 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_commands_run(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = {}
     commands = re.findall(r"^kru (.*)$", PAGE, re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["train", "evaluate", "inspect", "results", "plot"]
+    names = [command.split()[0] for command in commands]
+    assert names == ["train", "evaluate", "inspect", "export", "results", "plot"]
     for command in commands:
         assert main(command.split()) == 0, capsys.readouterr().err
         shown[command.split()[0]] = capsys.readouterr().out
@@ -42,6 +43,7 @@ def test_the_commands_run(example: Path, capsys: pytest.CaptureFixture[str]) -> 
         "own-first-symbol-t-20.png",
         "own-first-symbol-t-20.svg",
     ]
+    assert (example / "mine/c/model.c").is_file()
     # Another process has not imported the module, and the weights alone do not make it.
     line = [sys.executable, "-m", "kru", "evaluate", "mine/weights/first_symbol-seed1"]
     refused = subprocess.run(line, capture_output=True, text=True, check=False)
