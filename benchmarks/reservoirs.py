@@ -295,13 +295,18 @@ def speed(seconds: float) -> list[dict[str, Any]]:
         if units <= 4096:  # setting up its spectral radius takes minutes beyond
             peer = Peer(units, sr=0.9, input_connectivity=1.0, seed=0)
             calls["reservoirpy"] = partial(peer.run, x[:few])
+            single = Peer(units, sr=0.9, input_connectivity=1.0, seed=0, dtype=np.float32)
+            calls["reservoirpy float32"] = partial(single.run, x[:few].astype(np.float32))
         timings = measure(Case(str(units), calls), seconds, clock=time.thread_time)
         for name, timing in timings.items():
-            row[name] = timing.median / (few if name == "reservoirpy" else steps)
+            row[name] = timing.median / (few if name.startswith("reservoirpy") else steps)
         peer_text = ""
         if "reservoirpy" in row:
-            row["ratio"] = row["reservoirpy"] / row["kru float32"]
-            peer_text = f"  reservoirpy {row['reservoirpy'] * 1e6:.4g} us, {row['ratio']:.0f} times as long"
+            row["ratio"] = row["reservoirpy float32"] / row["kru float32"]
+            row["ratio_float64"] = row["reservoirpy"] / row["kru float64"]
+            peer_text = (
+                f"  reservoirpy takes {row['ratio']:.0f} times as long, in float64 {row['ratio_float64']:.1f}"
+            )
         print(
             f"N = {units:7d}: kru {row['kru float32'] * 1e6:.4g} us a step, float64 {row['kru float64'] * 1e6:.4g}, "
             f"with leak {row['kru float32 leak'] * 1e6:.4g}{peer_text}",
@@ -357,20 +362,22 @@ def draw(record: dict[str, Any], path: Path) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6))
     rows = record["speed"]
     for name, label in (
-        ("reservoirpy", f"ReservoirPy {reservoirpy.__version__}, sparse"),
-        ("kru float32", "kru.reservoir"),
+        ("reservoirpy", f"ReservoirPy {reservoirpy.__version__}, float64"),
+        ("reservoirpy float32", "ReservoirPy, float32"),
+        ("kru float64", "kru.reservoir, float64"),
+        ("kru float32", "kru.reservoir, float32"),
     ):
         points = [(row["units"], row[name]) for row in rows if name in row]
         left.loglog(*zip(*points, strict=True), "o-", markersize=3, label=label)
     left.set(xlabel="units N", ylabel="CPU seconds a step", title="one thread")
-    left.legend()
+    left.legend(fontsize=7)
     right.loglog(
         *zip(*[(r["units"], r["peak_mb"] - r["start_mb"]) for r in record["large"]], strict=True),
         "o-",
         markersize=3,
         color="C1",
     )
-    right.set(xlabel="units N", ylabel="MB", title="peak memory of a fit to 400 steps, kru.reservoir")
+    right.set(xlabel="units N", ylabel="MB", title="peak memory of a fit to 400 steps")
     for axis in (left, right):
         axis.grid(alpha=0.3)
     figure.tight_layout()
