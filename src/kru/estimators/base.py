@@ -20,6 +20,7 @@ from kru.estimators.scaling import Scaling
 from kru.estimators.stream import Stream
 from kru.estimators.task import ArrayTask
 from kru.estimators.vocabulary import Vocabulary, pad
+from kru.export.source import Around, Exportable
 from kru.nn.model import SequenceModel
 from kru.training.trainer import Trainer
 
@@ -77,6 +78,21 @@ class SequenceEstimator(BaseEstimator):
         """Write everything that predictions need to one safetensors file, for `kru.estimators.load`."""
         check_is_fitted(self, "network_")
         save(self, path)
+
+    def exportable(self) -> Exportable:
+        """The network with scaling and labels, for `kru.export`: raw values go in, the prediction comes out."""
+        check_is_fitted(self, "network_")
+        around: Around = {"origin": f"{type(self).__name__} of {self.network_settings_.kind}"}
+        if self.scaling_ is not None:
+            around["scaling"] = (self.scaling_.mean, self.scaling_.scale)
+            around["mask"] = self.scaling_.mask
+            if self.scaling_.step is not None:
+                # In raw units, so that the program can take the change before it scales.
+                around["differences"] = self.scaling_.scale * self.scaling_.step
+        if self.vocabulary_ is not None:
+            around["symbols"] = True
+            around["vocabulary"] = self.vocabulary_.plain()
+        return Exportable(self.network_, **around)
 
     @property
     def n_parameters_(self) -> int:

@@ -1,5 +1,6 @@
 """Classification of sequences."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from kru.estimators.base import SequenceEstimator
 from kru.estimators.saving import plain_labels, read_labels
 from kru.estimators.scaling import Scaling
 from kru.estimators.task import Classification
+from kru.export.source import Exportable
 
 
 class KRUClassifier(ClassifierMixin, SequenceEstimator):
@@ -168,6 +170,13 @@ class KRUClassifier(ClassifierMixin, SequenceEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each of `classes_` for each sequence, (cases, classes)."""
         return self._probabilities(self._outputs(X))
+
+    def exportable(self) -> Exportable:
+        """The network with scaling, softmax and labels, for `kru.export`: raw values go in, a label comes out."""
+        one, *others = self.classes_.tolist()
+        # The program of a single class has one output, and says the same on both sides of it.
+        labels = [one, *others] if others else [one, one]
+        return replace(super().exportable(), labels=labels, probabilities=bool(others))
 
     def _finish(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[outputs.argmax(1)]

@@ -12,6 +12,7 @@ from kru.estimators.linear import choose, features, ridge
 from kru.estimators.scaling import Scaling
 from kru.estimators.task import Regression
 from kru.estimators.windows import Level, Values, Windows, column, cut, read_exogenous, read_series
+from kru.export.source import Exportable
 
 TREND = 0.2
 """relative="auto": a series whose steps are below this part of its deviation is taken to have a trend."""
@@ -163,6 +164,10 @@ class KRUForecaster(SequenceEstimator):
         lower, upper = _conformal(self.residuals_, level)
         bounds = Interval(forecasts + scales[:, None] * lower, forecasts + scales[:, None] * upper)
         return Interval(bounds.lower[0], bounds.upper[0]) if self._single(y) else bounds
+
+    def exportable(self) -> Exportable:
+        """A forecast reads a window relative to its own level, which no exported program does yet."""
+        raise ValueError("export: expected a classifier, a regressor or a language model, got KRUForecaster")
 
     def _check_settings(self) -> None:
         if self.strategy not in ("direct", "recursive"):

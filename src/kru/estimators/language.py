@@ -17,6 +17,7 @@ from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
 from kru.estimators.text import TextTask, hold_out
 from kru.estimators.vocabulary import Vocabulary
+from kru.export.source import Exportable
 from kru.linalg.factors import choose_factors, prime_factors
 from kru.nn.model import SequenceModel
 from kru.nn.states import State
@@ -243,6 +244,20 @@ class KRULanguageModel(BaseEstimator):
         """Write everything to one safetensors file, for `kru.estimators.load`."""
         check_is_fitted(self, "network_")
         save(self, path)
+
+    def exportable(self) -> Exportable:
+        """The network with softmax, for `kru.export`: a symbol goes in, the probabilities of the next come out.
+
+        The number after those of the vocabulary stands for an unknown symbol, and for the beginning of a text.
+        """
+        check_is_fitted(self, "network_")
+        return Exportable(
+            self.network_,
+            origin=f"{type(self).__name__} of {self.network_settings_.kind}",
+            symbols=True,
+            probabilities=True,
+            vocabulary=self.vocabulary_.plain(),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()

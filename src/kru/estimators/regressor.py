@@ -1,5 +1,6 @@
 """Regression: values that belong to a sequence."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_co
 from kru.estimators.base import SequenceEstimator
 from kru.estimators.scaling import Scaling
 from kru.estimators.task import Regression
+from kru.export.source import Exportable
 
 
 class KRURegressor(RegressorMixin, SequenceEstimator):
@@ -151,6 +153,11 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The value of each sequence, (cases,), or (cases, targets) as in the fit."""
         return self._finish(self._outputs(X))
+
+    def exportable(self) -> Exportable:
+        """The network with the scaling of inputs and targets, for `kru.export`: raw values go in and come out."""
+        scaling = self.target_scaling_
+        return replace(super().exportable(), target_scaling=(scaling.mean, scaling.scale))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

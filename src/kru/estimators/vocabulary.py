@@ -29,6 +29,10 @@ class Vocabulary:
         """The number of codes, one of them for unknown symbols."""
         return len(self.symbols) + 1
 
+    def plain(self) -> list[int | str]:
+        """The symbols in the order of their numbers, as JSON can have them."""
+        return [symbol if isinstance(symbol, int) else str(symbol) for symbol in self.symbols]
+
     def encode(self, sequence: Iterable[Hashable]) -> NDArray[np.int64]:
         """The numbers of symbols."""
         unknown = len(self.symbols)

@@ -8,7 +8,7 @@ from kru.export.c_source import write_c
 from kru.export.cortex_m import code_bytes
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import require_one_direction
+from kru.export.network import require_one_direction, write_vocabulary
 from kru.export.source import Around, Source, network_from
 
 
@@ -58,6 +58,8 @@ def c99(
         files = {f"{name}.h": written.header, f"{name}.c": written.source}
         for file, text in files.items():
             (unfinished / file).write_text(text, encoding="ascii")
+        write_vocabulary(network, unfinished / f"{name}_symbols.json")
+        symbols = [path.name for path in unfinished.glob("*.json")]
         code = code_bytes(unfinished / f"{name}.c", written.weight_bytes)
     measured = "the code" if code is None else f"{code:,} of code for a Cortex-M4 at -Os"
     notes = (
@@ -65,5 +67,9 @@ def c99(
         f"RAM: {written.state_bytes:,} bytes for each state",
     )
     return C99Export(
-        tuple(folder / file for file in files), notes, written.weight_bytes, written.state_bytes, code
+        tuple(folder / file for file in [*files, *symbols]),
+        notes,
+        written.weight_bytes,
+        written.state_bytes,
+        code,
     )

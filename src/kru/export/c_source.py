@@ -9,7 +9,7 @@ from kru.export.c_head import Head, head_code, label_code, label_prototypes
 from kru.export.c_product import Products
 from kru.export.c_weights import Matrix, Weights
 from kru.export.names import as_comment
-from kru.export.network import Network
+from kru.export.network import Network, Scaling
 
 
 class CSource(NamedTuple):
@@ -47,6 +47,8 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
     if scaling is not None:
         weights.vector("input_mean", scaling.mean)
         weights.vector("input_scale", scaling.scale)
+        if scaling.change is not None:
+            weights.vector("input_change", scaling.change)
     head = head_code(network, weights)
     arrays = [*_state_arrays(network, layers, embedding), *(_Array(*array) for array in head.arrays)]
     width = max(layer.matrices.product.width for layer in layers)
@@ -83,11 +85,16 @@ def _state_arrays(network: Network, layers: list[Layer], embedding: Matrix | Non
     if embedding is not None and embedding.is_int8:
         arrays.append(_Array("embedded", embedding.columns, "neither has this"))
     if network.scaling is not None:
-        arrays.append(_Array("scaled", network.input_size, "neither has this"))
-    if network.pooling == "mean":
-        arrays.append(_Array("mean", network.states_size, "the mean of the states so far"))
-        arrays.append(_Array("count", 1, "the steps so far"))
+        arrays.append(_Array("scaled", network.scaling.size, "neither has this"))
+    arrays += [_Array(name, size, _CARRIED[name]) for name, size in network.carried.items()]
     return arrays
+
+
+_CARRIED = {
+    "mean": "the mean of the states so far",
+    "before": "the input of the step before",
+    "count": "the steps so far",
+}
 
 
 def _reset_function(name: str, network: Network, layers: list[Layer]) -> str:
@@ -98,11 +105,10 @@ def _reset_function(name: str, network: Network, layers: list[Layer]) -> str:
         for layer in layers
         for state in layer.recurrence.states
     ]
-    if network.pooling == "mean":
-        lines.append(
-            f"    for (long i = 0; i < {network.states_size}; i++) {{\n        state->mean[i] = 0.0f;\n    }}\n"
-            "    state->count[0] = 0.0f;"
-        )
+    lines += [
+        f"    for (long i = 0; i < {size}; i++) {{\n        state->{carried}[i] = 0.0f;\n    }}"
+        for carried, size in network.carried.items()
+    ]
     return f"void {name}_reset({name}_state *state)\n{{\n" + "\n".join(lines) + "\n}"
 
 
@@ -126,18 +132,15 @@ def _step_function(
     elif embedding is not None:
         x = f"embedding + (long)x * {embedding.columns}"
     if network.scaling is not None:
-        lines.append(
-            f"    for (long i = 0; i < {network.input_size}; i++) {{\n"
-            "        state->scaled[i] = (x[i] - input_mean[i]) / input_scale[i];\n"
-            "    }"
-        )
+        lines.append(_scaling_code(network.scaling))
         x = "state->scaled"
     for layer in layers:
         lines.append(f"    {layer.function}(state, {x});")
         x = f"state->h_{layer.index}"
+    if network.carried:
+        lines.append("    state->count[0] += 1.0f;")
     if network.pooling == "mean":
         lines.append(
-            "    state->count[0] += 1.0f;\n"
             f"    for (long i = 0; i < {network.states_size}; i++) {{\n"
             f"        state->mean[i] += ({x}[i] - state->mean[i]) / state->count[0];\n"
             "    }"
@@ -147,6 +150,23 @@ def _step_function(
     if network.symbols:
         lines.append("    return 0;")
     return f"{_step_prototype(name, network)}\n{{\n" + "\n".join(lines) + "\n}"
+
+
+def _scaling_code(scaling: Scaling) -> str:
+    """What the first layer reads. A change is taken of raw values, which are near each other: it loses no digits."""
+    size = len(scaling.mean)
+    value, change = "(x[i] - input_mean[i]) / input_scale[i]", "(x[i] - state->before[i]) / input_change[i]"
+    if scaling.mask:
+        value = f"isnan(x[i]) ? 0.0f : {value}"
+        change = f"isnan(x[i]) || isnan(state->before[i]) ? 0.0f : {change}"
+    lines = [f"state->scaled[i] = {value};"]
+    if scaling.change is not None:
+        lines.append(f"state->scaled[{size} + i] = state->count[0] > 0.0f ? ({change}) : 0.0f;")
+        lines.append("state->before[i] = x[i];")
+    if scaling.mask:
+        lines.append(f"state->scaled[{scaling.size - size} + i] = isnan(x[i]) ? 1.0f : 0.0f;")
+    inside = "\n".join(f"        {line}" for line in lines)
+    return f"    for (long i = 0; i < {size}; i++) {{\n{inside}\n    }}"
 
 
 def _step_prototype(name: str, network: Network) -> str:

@@ -6,7 +6,7 @@ from typing import Unpack
 from kru.export.folder import Export, new_folder
 from kru.export.js_source import write_javascript
 from kru.export.names import check_name
-from kru.export.network import require_one_direction
+from kru.export.network import require_one_direction, write_vocabulary
 from kru.export.source import Around, Source, network_from
 
 
@@ -33,4 +33,6 @@ def javascript(
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         (unfinished / f"{name}.mjs").write_text(write_javascript(network, name, int8=int8), encoding="ascii")
-    return Export((folder / f"{name}.mjs",))
+        write_vocabulary(network, unfinished / f"{name}_symbols.json")
+        files = sorted(path.name for path in unfinished.iterdir())
+    return Export(tuple(folder / file for file in files))

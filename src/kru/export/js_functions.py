@@ -136,7 +136,7 @@ const log_softmax = (y) => {
 STREAM = """
 /** A stream with a state of its own. */
 export function create() {
-  let states, mean, count;
+  let states, mean, count, before;
 
   /** Start a sequence. */
   function reset() {
@@ -146,11 +146,14 @@ export function create() {
     }));
     mean = new Float64Array(states.at(-1).h.length);
     count = 0;
+    before = null;
   }
 
   /** One time step: an array of values, or a symbol. */
   function step(x) {
-    x = read(x);
+    const values = read(x);
+    x = model.scaling ? scaled(values, before ?? values) : values;
+    before = values;
     model.layers.forEach((layer, index) => {
       layer.cell(layer, states[index], x);
       x = states[index].h;
@@ -178,7 +181,7 @@ export function create() {
 }
 
 function read(x) {
-  const { inputs, symbols, embedding: w, scaling } = model;
+  const { inputs, symbols, embedding: w } = model;
   if (symbols) {
     if (!Number.isInteger(x) || x < 0 || x >= inputs) throw new RangeError(`x: expected 0 to ${inputs - 1}, got ${x}`);
     if (!w) return x;
@@ -186,8 +189,17 @@ function read(x) {
     return Float32Array.from(row, (value) => value * (w.scale ? w.scale[x] : 1));
   }
   if (x?.length !== inputs) throw new RangeError(`x: expected ${inputs} values, got ${x?.length}`);
-  const scaled = (value, i) => (Math.fround(value) - scaling.mean[i]) / scaling.scale[i];
-  return scaling ? Float32Array.from(x, scaled) : Float32Array.from(x);
+  return Float32Array.from(x);
+}
+
+// What the first layer reads of the values x: scaled, their changes, and which of them are missing.
+function scaled(x, before) {
+  const { mean, scale, change, mask } = model.scaling;
+  const parts = [Array.from(x, (value, i) => (value - mean[i]) / scale[i])];
+  if (change) parts.push(Array.from(x, (value, i) => (value - before[i]) / change[i]));
+  if (!mask) return Float32Array.from(parts.flat());
+  const zeroed = parts.flat().map((value) => (Number.isNaN(value) ? 0 : value));
+  return Float32Array.from([...zeroed, ...Array.from(x, (value) => Number(Number.isNaN(value)))]);
 }
 
 export const { reset, step, run } = create();

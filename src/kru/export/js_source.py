@@ -75,7 +75,8 @@ def write_javascript(network: Network, name: str, *, int8: bool) -> str:
         "embedding": "null" if embedding is None else store.matrix(embedding),
         "scaling": "null"
         if scaling is None
-        else f"{{ mean: {store.vector(scaling.mean)}, scale: {store.vector(scaling.scale)} }}",
+        else f"{{ mean: {store.vector(scaling.mean)}, scale: {store.vector(scaling.scale)}, "
+        f"change: {store.vector(scaling.change)}, mask: {json.dumps(scaling.mask)} }}",
         "pooling": json.dumps(network.pooling),
         "labels": json.dumps(network.labels) if network.labels else "null",
         "threshold": str(network.threshold),

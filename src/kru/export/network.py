@@ -74,10 +74,22 @@ class Affine:
 
 @dataclass(frozen=True)
 class Scaling:
-    """x becomes (x - mean) / scale, with D values each."""
+    """What the first layer reads of D values x_t, in this order, with D values each::
+
+    (x_t - mean) / scale
+    (x_t - x_{t-1}) / change              if there is `change`; 0 at the first step
+    1 where x_t is NaN, 0 elsewhere       with `mask`, and then 0 wherever a NaN would come out above
+    """
 
     mean: Array
     scale: Array
+    change: Array | None = None
+    mask: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many values the first layer reads."""
+        return len(self.mean) * (1 + (self.change is not None) + self.mask)
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,7 @@ class Network:
         head: affine maps and names of activations, in the order in which they act: "relu", "tanh", "sigmoid",
             "gelu", "softmax" and "log_softmax".
         labels: the names of the outputs; of a single output the names of its two sides; or none.
+        vocabulary: what the symbols of the input stand for; or none.
     """
 
     origin: str
@@ -106,6 +119,7 @@ class Network:
     pooling: str = "all"
     head: tuple[Affine | str, ...] = ()
     labels: tuple[str, ...] = ()
+    vocabulary: tuple[int | str, ...] = ()
 
     @property
     def last_only(self) -> bool:
@@ -133,7 +147,22 @@ class Network:
     @property
     def input_size(self) -> int:
         """Features of the input, or the number of symbols."""
+        if self.scaling is not None:
+            return len(self.scaling.mean)
         return int(self.first.weight.shape[1] if self.embedding is None else self.embedding.shape[0])
+
+    @property
+    def carried(self) -> dict[str, int]:
+        """What goes from step to step beside the states of the layers, with its size.
+
+        The `mean` of the states so far, the input of the step `before`, and the `count` of steps.
+        """
+        sizes: dict[str, int] = {}
+        if self.pooling == "mean":
+            sizes["mean"] = self.states_size
+        if self.scaling is not None and self.scaling.change is not None:
+            sizes["before"] = self.input_size
+        return {**sizes, "count": 1} if sizes else {}
 
     @property
     def output_size(self) -> int:
@@ -176,6 +205,12 @@ def write_labels(network: Network, path: Path) -> None:
     """Write the labels as a JSON list, where there are any."""
     if network.labels:
         path.write_text(json.dumps(network.labels), encoding="utf-8")
+
+
+def write_vocabulary(network: Network, path: Path) -> None:
+    """Write what the symbols of the input stand for as a JSON list, where that is known."""
+    if network.vocabulary:
+        path.write_text(json.dumps(network.vocabulary), encoding="utf-8")
 
 
 NO_STREAM = "its second direction begins at the end of the sequence, which a stream has not seen yet"

@@ -5,7 +5,7 @@ from typing import Unpack
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import NO_STREAM, write_first_state
+from kru.export.network import NO_STREAM, write_first_state, write_vocabulary
 from kru.export.source import Around, Source, network_from
 
 
@@ -44,5 +44,6 @@ def onnx(
             (unfinished / f"{name}_step.onnx").write_bytes(step_model(network, name))
             write_first_state(network, unfinished / f"{name}_h.json")
         (unfinished / f"{name}_sequence.onnx").write_bytes(sequence_model(network, name))
+        write_vocabulary(network, unfinished / f"{name}_symbols.json")
         files = sorted(path.name for path in unfinished.iterdir())
     return Export(tuple(folder / file for file in files), tuple(notes))

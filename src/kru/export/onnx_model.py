@@ -7,7 +7,7 @@ import numpy as np
 import kru
 from kru.export.network import Affine, Network
 from kru.export.onnx_cells import Cell
-from kru.export.onnx_graph import INT64, OPSET, Dims, Graph
+from kru.export.onnx_graph import FLOAT, INT64, OPSET, Dims, Graph
 
 __all__ = ["OPSET", "sequence_model", "step_model"]
 
@@ -19,14 +19,18 @@ def step_model(network: Network, name: str) -> bytes:
         "input",
         "output",
         "label",
-        "mean",
-        "count",
-        "mean_next",
-        "count_next",
         *names,
         *(f"{state}_next" for state in names),
+        *network.carried,
+        *(f"{state}_next" for state in network.carried),
     )
-    x, symbols = _embed(graph, network, "input")
+    carried: dict[str, Dims] = {state: ("batch", size) for state, size in network.carried.items()}
+    earlier = "input"
+    if "before" in carried:
+        begun = graph.op("Greater", "begun", "count", graph.constant("none", np.array(0, dtype=np.float32)))
+        earlier = graph.op("Where", "earlier", begun, "before", "input")
+        graph.name("input", "before_next")
+    x, symbols = _embed(graph, network, "input", earlier)
     after: list[list[str]] = []
     for index, [recurrence] in enumerate(network.layers):
         graph.scope = f"layer_{index}/"
@@ -36,14 +40,13 @@ def step_model(network: Network, name: str) -> bytes:
         after.append(cell.advance(graph, cell.inputs(graph, x, symbols=symbols), before))
         x, symbols = after[-1][0], False
     graph.scope = ""
-    pools: dict[str, Dims] = {}
-    if network.pooling == "mean":
-        pools = {"mean": ("batch", network.states_size), "count": ("batch", 1)}
+    if carried:
         count = graph.op("Add", "counted", "count", graph.constant("one", np.array(1, dtype=np.float32)))
+        graph.name(count, "count_next")
+    if "mean" in carried:
         change = graph.op("Div", "change", graph.op("Sub", "change", x, "mean"), count)
         x = graph.op("Add", "pooled", "mean", change)
         graph.name(x, "mean_next")
-        graph.name(count, "count_next")
     labels = _read(graph, network, x, ("batch",))
     _stack_states(graph, after, [f"{state}_next" for state in names])
     states = (len(network.layers), "batch", network.first.state_size)
@@ -52,11 +55,11 @@ def step_model(network: Network, name: str) -> bytes:
         network,
         f"{name}_step",
         "one time step",
-        {"input": _dims(network, "batch"), **{state: states for state in names}, **pools},
+        {"input": _dims(network, "batch"), **{state: states for state in names}, **carried},
         {
             "output": ("batch", network.output_size),
             **{f"{state}_next": states for state in names},
-            **{f"{state}_next": dims for state, dims in pools.items()},
+            **{f"{state}_next": dims for state, dims in carried.items()},
             **labels,
         },
     )
@@ -69,7 +72,12 @@ def sequence_model(network: Network, name: str) -> bytes:
     x, symbols = "input", network.symbols
     if network.batch_first:
         x = graph.op("Transpose", "by_time", x, perm=[1, 0] if symbols else [1, 0, 2])
-    x, symbols = _embed(graph, network, x)
+    earlier = x
+    if network.scaling is not None and network.scaling.change is not None:
+        first = graph.op("Slice", "first", x, graph.ints(0), graph.ints(1))
+        others = graph.op("Slice", "others", x, graph.ints(0), graph.ints(-1))
+        earlier = graph.op("Concat", "earlier", first, others, axis=0)
+    x, symbols = _embed(graph, network, x, earlier)
     last: list[list[str]] = []
     for index, layer in enumerate(network.layers):
         outputs = []
@@ -135,15 +143,26 @@ def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:
     )
 
 
-def _embed(graph: Graph, network: Network, x: str) -> tuple[str, bool]:
-    """The input of the first layer, and whether it is symbols."""
+def _embed(graph: Graph, network: Network, x: str, earlier: str) -> tuple[str, bool]:
+    """The input of the first layer, and whether it is symbols; `earlier` is x one step before."""
     if network.embedding is not None:
         table = graph.constant("embedding", network.embedding)
         return graph.op("Gather", "embedded", table, x, axis=0), False
-    if network.scaling is not None:
-        x = graph.op("Sub", "centred", x, graph.constant("input_mean", network.scaling.mean))
-        x = graph.op("Div", "scaled", x, graph.constant("input_scale", network.scaling.scale))
-    return x, network.symbols
+    scaling = network.scaling
+    if scaling is None:
+        return x, network.symbols
+    centred = graph.op("Sub", "centred", x, graph.constant("input_mean", scaling.mean))
+    parts = [graph.op("Div", "scaled", centred, graph.constant("input_scale", scaling.scale))]
+    if scaling.change is not None:
+        changed = graph.op("Sub", "changed", x, earlier)
+        parts.append(graph.op("Div", "changed", changed, graph.constant("input_change", scaling.change)))
+    if scaling.mask:
+        zero = graph.constant("nothing", np.array(0, dtype=np.float32))
+        parts = [
+            graph.op("Where", "present", graph.op("IsNaN", "missing", part), zero, part) for part in parts
+        ]
+        parts.append(graph.op("Cast", "mask", graph.op("IsNaN", "missing", x), to=FLOAT))
+    return (parts[0] if len(parts) == 1 else graph.op("Concat", "read", *parts, axis=-1)), False
 
 
 def _read(graph: Graph, network: Network, y: str, leading: Sequence[str]) -> dict[str, Dims]:

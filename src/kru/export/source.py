@@ -25,9 +25,12 @@ class Around(TypedDict, total=False):
     embedding: nn.Embedding | None
     output: nn.Linear | None
     scaling: tuple[Numbers, Numbers] | None
+    differences: Numbers | None
+    mask: bool
     target_scaling: tuple[Numbers, Numbers] | None
     labels: Values[object] | None
     probabilities: bool
+    vocabulary: Values[int | str] | None
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,16 @@ class Exportable:
         symbols: whether a module without an embedding takes integers.
         embedding, output: the maps around a module that is only a layer.
         scaling: (mean, scale), D numbers each: the module sees (x - mean) / scale.
+        differences: D numbers: beside the D scaled values the module sees the D changes of x since the step before,
+            divided by these; 0 at the first step. Requires `scaling`.
+        mask: whether the module sees D more values, 1 where x is NaN and 0 elsewhere; a NaN then counts as the mean,
+            and as no change. Requires `scaling`.
         target_scaling: (mean, scale), C numbers each: the output is y * scale + mean.
         labels: the names of the C outputs; for a single output two names, of its lower and upper side.
         probabilities: whether outputs go through softmax, or a single one through sigmoid, if the module has not
             done so.
+        vocabulary: what the symbols of the input stand for, in the order of their numbers, for a file beside the
+            program.
     """
 
     module: nn.Module
@@ -53,9 +62,12 @@ class Exportable:
     embedding: nn.Embedding | None = None
     output: nn.Linear | None = None
     scaling: tuple[Numbers, Numbers] | None = None
+    differences: Numbers | None = None
+    mask: bool = False
     target_scaling: tuple[Numbers, Numbers] | None = None
     labels: Values[object] | None = None
     probabilities: bool = False
+    vocabulary: Values[int | str] | None = None
 
 
 @runtime_checkable
@@ -111,8 +123,19 @@ def _with_surroundings(network: Network, source: Exportable) -> Network:
     if source.scaling is not None:
         if network.symbols:
             raise ValueError("scaling: expected none for a model of symbols")
-        mean, scale = _scaling("scaling", source.scaling, network.input_size)
-        network = replace(network, scaling=Scaling(mean, scale))
+        parts = 1 + (source.differences is not None) + source.mask
+        if network.input_size % parts:
+            raise ValueError(
+                f"scaling: expected a module that reads {parts} values for each input, got {network.input_size}"
+            )
+        size = network.input_size // parts
+        mean, scale = _scaling("scaling", source.scaling, size)
+        change = None
+        if source.differences is not None:
+            _, change = _scaling("differences", (mean, source.differences), size)
+        network = replace(network, scaling=Scaling(mean, scale, change, source.mask))
+    elif source.differences is not None or source.mask:
+        raise ValueError("scaling: expected (mean, scale) where there are differences or a mask, got none")
     if source.target_scaling is not None:
         mean, scale = _scaling("target_scaling", source.target_scaling, outputs)
         head = (*head, Affine(np.diag(scale), mean))
@@ -127,7 +150,12 @@ def _with_surroundings(network: Network, source: Exportable) -> Network:
     expected = outputs if outputs > 1 else 2
     if source.labels is not None and len(labels) != expected:
         raise ValueError(f"labels: expected {expected} for {outputs} outputs, got {len(labels)}")
-    return replace(network, head=head, labels=labels)
+    vocabulary = tuple(source.vocabulary or ())
+    if vocabulary and not (network.symbols and len(vocabulary) <= network.input_size):
+        raise ValueError(
+            f"vocabulary: expected at most {network.input_size} symbols of a model that takes symbols"
+        )
+    return replace(network, head=head, labels=labels, vocabulary=vocabulary)
 
 
 def _scaling(name: str, pair: Any, size: int) -> tuple[Any, Any]:

@@ -109,6 +109,9 @@ class _Maps(nn.Module):
         self._keep("embedding", network.embedding)
         self._keep("mean", None if scaling is None else scaling.mean)
         self._keep("scale", None if scaling is None else scaling.scale)
+        self._keep("change", None if scaling is None else scaling.change)
+        self.mask = scaling is not None and scaling.mask
+        self.carried = tuple(network.carried)
         self.head: list[str] = []
         for index, step in enumerate(network.head):
             if isinstance(step, Affine):
@@ -119,12 +122,19 @@ class _Maps(nn.Module):
     def _keep(self, name: str, array: Array | None) -> None:
         self.register_buffer(name, None if array is None else torch.tensor(array))
 
-    def embed(self, x: Tensor) -> Tensor:
+    def embed(self, x: Tensor, before: Tensor) -> Tensor:
+        """What the first layer reads of inputs x, `before` being those of the step before, or x at the first."""
         if isinstance(self.embedding, Tensor):
             return nn.functional.embedding(x, self.embedding)
-        if isinstance(self.mean, Tensor) and isinstance(self.scale, Tensor):
-            return (x - self.mean) / self.scale
-        return x
+        if not (isinstance(self.mean, Tensor) and isinstance(self.scale, Tensor)):
+            return x
+        parts = [(x - self.mean) / self.scale]
+        if isinstance(self.change, Tensor):
+            parts.append((x - before) / self.change)
+        if self.mask:
+            parts = [torch.where(part.isnan(), 0.0, part) for part in parts]
+            parts.append(x.isnan().to(x.dtype))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def read(self, y: Tensor) -> Tensor:
         for index, step in enumerate(self.head):
@@ -144,33 +154,43 @@ class _Maps(nn.Module):
 class Step(_Maps):
     """One time step: input (B, D) or symbols (B,), and states (layers, B, S), to output and new states.
 
-    A mean over time is kept in two more states: `mean` (B, S), the mean so far, and `count` (B, 1), its steps.
+    There are more states where `Network.carried` has them, in its order: `mean` (B, S), the mean of the states so far,
+    `before` (B, D), the input of the step before, and `count` (B, 1), the steps so far.
     """
 
     def forward(self, input: Tensor, h: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        x, before = self.embed(input), (h, *others)
-        if self.pooling == "mean":
-            *kept, mean, count = before
-            before = tuple(kept)
+        before = (h, *others)[: 1 + len(others) - len(self.carried)]
+        carried = dict(zip(self.carried, others[len(before) - 1 :], strict=True))
+        earlier = input
+        if "before" in carried:
+            earlier = torch.where(carried["count"] > 0, carried["before"], input)
+            carried["before"] = input.clone()
+        x = self.embed(input, earlier)
         after = []
         for index, [direction] in enumerate(self.layers):
             after.append(direction.advance(direction.inputs(x), tuple(state[index] for state in before)))
             x = after[-1][0]
         states = [torch.stack(states) for states in zip(*after, strict=True)]
-        if self.pooling == "mean":
-            count = count + 1
-            x = mean + (x - mean) / count
+        if carried:
+            carried["count"] = carried["count"] + 1
+        if "mean" in carried:
+            x = carried["mean"] + (x - carried["mean"]) / carried["count"]
             # Tensors of their own: a program's outputs may not be each other.
-            states += [x.clone(), count]
+            carried["mean"] = x.clone()
         y = self.read(x)
-        return y, *states, *self.label(y)
+        return y, *states, *carried.values(), *self.label(y)
 
 
 class Sequence(_Maps):
     """Whole sequences from their first step: input (T, B, D) or symbols (T, B) to outputs and the last states."""
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:
-        x = self.embed(input.transpose(0, 1) if self.batch_first else input)
+        x = input.transpose(0, 1) if self.batch_first else input
+        before = x
+        if isinstance(self.change, Tensor):
+            # By index: slices would not be traced for every number of steps.
+            before = x.index_select(0, (torch.arange(x.shape[0], device=x.device) - 1).clamp(min=0))
+        x = self.embed(x, before)
         last: list[tuple[Tensor, ...]] = []
         for layer in self.layers:
             outputs, states = zip(*(direction.run(x) for direction in layer), strict=True)

@@ -10,7 +10,7 @@ from torch.export import Dim
 
 from kru.export.folder import Export, new_folder
 from kru.export.names import check_name
-from kru.export.network import NO_STREAM, Network, write_first_state, write_labels
+from kru.export.network import NO_STREAM, Network, write_first_state, write_labels, write_vocabulary
 from kru.export.source import Around, Source, network_from
 from kru.export.torch_modules import Sequence, Step
 
@@ -56,6 +56,7 @@ def program(
             write_first_state(network, unfinished / f"{name}_h.json")
         _save(_sequence(network), unfinished / f"{name}_sequence.pt2")
         write_labels(network, unfinished / f"{name}_labels.json")
+        write_vocabulary(network, unfinished / f"{name}_symbols.json")
         files = sorted(path.name for path in unfinished.iterdir())
     return Export(tuple(folder / file for file in files), tuple(notes))
 
@@ -65,8 +66,7 @@ def _step(network: Network) -> torch.export.ExportedProgram:
     rows = len(network.layers), BATCH, network.first.state_size
     states = {state: torch.zeros(rows) for state in network.first.states}
     others = [({1: batch}, state) for state in states.values()]
-    if network.pooling == "mean":
-        others += [({0: batch}, torch.zeros(BATCH, size)) for size in (network.states_size, 1)]
+    others += [({0: batch}, torch.zeros(BATCH, size)) for size in network.carried.values()]
     (h_shape, h), *rest = others
     shapes: dict[str, Any] = {"input": {0: batch}, "h": h_shape}
     if rest:
