@@ -14,9 +14,14 @@ class Command(NamedTuple):
 
 # Each command's module is imported when it is called.
 COMMANDS = {
+    "fit": Command("kru.lab.commands.fit", "fit a model to data of your own: tables, arrays, sounds, text"),
+    "predict": Command("kru.lab.commands.predict", "predictions of a fitted model for a file, as CSV"),
+    "generate": Command("kru.lab.commands.generate", "text from a fitted language model"),
     "train": Command("kru.lab.commands.train", "train a model by a recipe, or go on with an interrupted run"),
     "recipes": Command("kru.lab.commands.recipes", "list the recipes, with parameters and expected minutes"),
-    "evaluate": Command("kru.lab.commands.evaluate", "measure trained weights on the test data"),
+    "evaluate": Command(
+        "kru.lab.commands.evaluate", "measure a model on your file, or weights on the test data"
+    ),
     "results": Command("kru.lab.commands.results", "the paper's tables with our figures beside the paper's"),
     "plot": Command("kru.lab.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
     "inspect": Command("kru.lab.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
@@ -33,7 +38,7 @@ COMMANDS = {
         "kru.lab.commands.compress", "replace a trained model's recurrent matrices by small factors"
     ),
     "export": Command(
-        "kru.lab.commands.export", "write a trained model as ONNX, C99 or a torch.export program"
+        "kru.lab.commands.export", "write a model as C99, JavaScript, ONNX or torch.export programs"
     ),
     "data": Command("kru.lab.commands.data", "list, fetch, check and generate data"),
     "doctor": Command("kru.lab.commands.doctor", "what is slow or missing on this machine, and what to do"),
@@ -59,12 +64,15 @@ def usage() -> str:
     lines = [
         "usage: kru COMMAND ...",
         "",
-        "Recurrent networks with Kronecker factors: train them, reproduce the paper.",
+        "Recurrent networks with Kronecker factors: fit them to your own data, reproduce the paper.",
         "",
     ]
     lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
-    lines += ["", "`kru COMMAND --help` says more. To begin: kru train copy-1000-kru"]
-    lines += ["`kru COMMAND --import MODULE ...` imports a module with your own models and tasks first."]
+    lines += [
+        "",
+        "`kru COMMAND --help` says more. To begin: kru fit DATA -o MODEL, or kru train copy-1000-kru",
+        "`kru COMMAND --import MODULE ...` imports a module with your own models and tasks first.",
+    ]
     return "\n".join(lines)
 
 

@@ -20,10 +20,10 @@ def one_line(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dance"], r"kru dance: no command 'dance'; expected one of train, recipes"),
+        (["dance"], r"kru dance: no command 'dance'; expected one of fit, predict"),
         (
             ["trian"],
-            r"kru trian: no command 'trian' \(did you mean train\?\); expected one of train, recipes",
+            r"kru trian: no command 'trian' \(did you mean train\?\); expected one of fit, predict",
         ),
         (["train"], r"kru train: expected the name of a recipe first"),
         (["train", "--seed", "3"], r"kru train: expected the name of a recipe first"),

@@ -3,7 +3,7 @@
 import re
 import wave
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +22,13 @@ class Data(NamedTuple):
         X: a form that `kru.estimators.data.read_cases` takes.
         y: (cases,), or None if the file has none.
         names: what the cases are called.
+        channels: the columns of a long table that hold the channels; none for other forms.
     """
 
     X: Any
     y: NDArray[Any] | None
     names: list[str]
+    channels: tuple[str, ...] = ()
 
 
 def read(
@@ -36,6 +38,8 @@ def read(
     case: str | None = None,
     time: str | None = None,
     label_pattern: str | None = None,
+    channels: Sequence[str] = (),
+    needs_target: bool = True,
 ) -> Data:
     """Sequences in a file, whose form its ending tells, or in a folder of WAV files.
 
@@ -45,18 +49,20 @@ def read(
             for each case and the steps of one channel as columns.
         label_pattern: for WAV files: a regular expression whose first group, found in the name of a file, is its label;
             by default the label is the name of the folder that the file is in.
+        channels: the columns of a table to read, in this order; all others by default.
+        needs_target: whether a target that is missing is an error; if not, such data has none.
 
     Raises:
         ValueError: one line that says which file and row, what came and what was expected.
     """
     path = Path(path)
     if path.is_dir():
-        return read_wav_folder(path, label_pattern)
+        return read_wav_folder(path, label_pattern, needs_target=needs_target)
     if not path.exists():
         raise ValueError(f"{path}: expected a file or a folder, got nothing there")
     readers: dict[str, Callable[[], Data]] = {
-        ".csv": lambda: read_table(path, target, case, time),
-        ".parquet": lambda: read_table(path, target, case, time),
+        ".csv": lambda: read_table(path, target, case, time, channels, needs_target=needs_target),
+        ".parquet": lambda: read_table(path, target, case, time, channels, needs_target=needs_target),
         ".npz": lambda: read_npz(path, target or "y"),
         ".ts": lambda: read_ts(path),
     }
@@ -79,8 +85,8 @@ def read_text(path: str | Path) -> str:
         ) from error
 
 
-def read_table(path: Path, target: str | None, case: str | None = None, time: str | None = None) -> Data:
-    """A CSV or Parquet file in long form (case, time, channels, target) or with one row for each case."""
+def read_frame(path: Path) -> Any:
+    """A CSV or Parquet file as a pandas frame whose columns are strings."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -91,33 +97,58 @@ def read_table(path: Path, target: str | None, case: str | None = None, time: st
         raise ValueError(f"{path}: expected a table ({str(error).splitlines()[0]})") from error
     if len(frame) == 0:
         raise ValueError(f"{path}: expected at least one row, got none")
-    columns = [str(column) for column in frame.columns]
-    frame.columns = columns
-    for name in (target, case, time):
-        if name is not None and name not in columns:
-            raise ValueError(f"{path}: expected a column {name!r}, got {', '.join(columns)}")
-    case = case or next((name for name in CASE_COLUMNS if name in columns), None)
-    time = time or next((name for name in TIME_COLUMNS if name in columns), None)
-    values = [name for name in columns if name not in (target, case, time)]
-    for name in values:
+    frame.columns = [str(column) for column in frame.columns]
+    return frame
+
+
+def expect_numbers(path: Path, frame: Any, columns: Sequence[str]) -> None:
+    """Make columns of a frame float64, empty cells NaN, or say which row has something else."""
+    import pandas as pd
+
+    for name in columns:
         numbers = pd.to_numeric(frame[name], errors="coerce")
         wrong = np.flatnonzero(numbers.isna() & frame[name].notna())
         if len(wrong):
             found = frame[name].iloc[wrong[0]]
             raise ValueError(
-                f"{path}: row {_row(path, wrong[0])}, column {name!r}: expected a number, got {found!r}"
+                f"{path}: row {row_number(path, wrong[0])}, column {name!r}: expected a number, got {found!r}"
             )
         frame[name] = numbers.astype(np.float64)
+
+
+def read_table(
+    path: Path,
+    target: str | None,
+    case: str | None = None,
+    time: str | None = None,
+    channels: Sequence[str] = (),
+    *,
+    needs_target: bool = True,
+) -> Data:
+    """A CSV or Parquet file in long form (case, time, channels, target) or with one row for each case."""
+    frame = read_frame(path)
+    columns = list(frame.columns)
+    if not needs_target and (target not in columns or frame[target].isna().any()):
+        frame = frame.drop(columns=[target], errors="ignore")
+        columns, target = list(frame.columns), None
+    for name in (target, case, time, *channels):
+        if name is not None and name not in columns:
+            raise ValueError(f"{path}: expected a column {name!r}, got {', '.join(columns)}")
+    case = case or next((name for name in CASE_COLUMNS if name in columns), None)
+    time = time or next((name for name in TIME_COLUMNS if name in columns), None)
+    values = list(channels) or [name for name in columns if name not in (target, case, time)]
+    expect_numbers(path, frame, values)
     if not values:
         raise ValueError(f"{path}: expected at least one column of values, got {', '.join(columns)}")
     if target is not None and frame[target].isna().any():
         first = int(np.flatnonzero(frame[target].isna())[0])
         raise ValueError(
-            f"{path}: row {_row(path, first)}, column {target!r}: expected a target, got nothing"
+            f"{path}: row {row_number(path, first)}, column {target!r}: expected a target, got nothing"
         )
     if case is None or time is None:
         y = None if target is None else np.asarray(frame[target].tolist())
-        return Data(frame[values].to_numpy(), y, [str(_row(path, index)) for index in range(len(frame))])
+        rows = [str(row_number(path, index)) for index in range(len(frame))]
+        return Data(frame[values].to_numpy(), y, rows if case is None else [str(n) for n in frame[case]])
     names = frame[case].drop_duplicates().tolist()
     y = None
     if target is not None:
@@ -130,7 +161,7 @@ def read_table(path: Path, target: str | None, case: str | None = None, time: st
             )
         y = np.asarray(groups.first().loc[names].tolist())
     long = frame[[case, time, *values]].rename(columns={case: "case", time: "time"})
-    return Data(long, y, [str(name) for name in names])
+    return Data(long, y, [str(name) for name in names], tuple(values))
 
 
 def read_npz(path: Path, target: str = "y") -> Data:
@@ -195,7 +226,7 @@ def read_ts(path: Path) -> Data:
     return Data(cases, y, [str(index) for index in range(len(cases))])
 
 
-def read_wav_folder(folder: Path, label_pattern: str | None = None) -> Data:
+def read_wav_folder(folder: Path, label_pattern: str | None = None, *, needs_target: bool = True) -> Data:
     """Samples, one case for each WAV file in a folder and its subfolders, between -1 and 1."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".wav")
     if not paths:
@@ -207,6 +238,8 @@ def read_wav_folder(folder: Path, label_pattern: str | None = None) -> Data:
             continue
         found = re.search(label_pattern, path.name)
         if found is None or not found.groups():
+            if not needs_target:
+                break
             raise ValueError(f"{path}: expected a name with a group that matches {label_pattern!r}")
         labels.append(found.group(1))
     sounds = [read_wav(path) for path in paths]
@@ -216,7 +249,8 @@ def read_wav_folder(folder: Path, label_pattern: str | None = None) -> Data:
                 f"{path}: expected {len(sounds[0][0])} channels at {sounds[0][1]} Hz as in {paths[0].name}, got "
                 f"{len(samples)} at {rate} Hz"
             )
-    y = np.array(labels) if label_pattern is not None or len(set(labels)) > 1 else None
+    labelled = len(labels) == len(paths) and (label_pattern is not None or len(set(labels)) > 1)
+    y = np.array(labels) if labelled else None
     return Data([samples for samples, _ in sounds], y, [str(path.relative_to(folder)) for path in paths])
 
 
@@ -253,6 +287,6 @@ def _ts_channel(text: str, where: str) -> Values:
     return np.array(values)
 
 
-def _row(path: Path, index: int) -> int:
+def row_number(path: Path, index: int) -> int:
     """The row of a table as an editor counts it: of a CSV file the first one has the names."""
     return int(index) + (2 if path.suffix.lower() == ".csv" else 0)

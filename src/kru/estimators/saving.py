@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 import kru
+from kru.estimators.columns import Columns, read_columns
 from kru.estimators.network import FACTORED, NetworkSettings
 from kru.estimators.scaling import Scaling
 from kru.estimators.vocabulary import Vocabulary
@@ -66,6 +67,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "masks": [name for name, scaling in estimator._scalings().items() if scaling.mask],
         "vocabulary": None if vocabulary is None else list(vocabulary.symbols),
         "fitted": estimator._fitted(),
+        "columns": asdict(getattr(estimator, "columns_", Columns())),
     }
     text = json.dumps(settings, ensure_ascii=False)
     metadata = {KEY: text, "sha256": checksum(text, tensors), "format": "pt"}
@@ -141,6 +143,7 @@ def _read(file: Any, device: str) -> Any:
     vocabulary = settings.get("vocabulary")
     estimator.vocabulary_ = None if vocabulary is None else _vocabulary(vocabulary)
     estimator._restore(settings["fitted"], _scalings(tensors, settings["masks"]))
+    estimator.columns_ = read_columns(settings.get("columns"))
     return estimator
 
 

@@ -1,4 +1,4 @@
-"""`kru evaluate WEIGHTS`."""
+"""`kru evaluate WEIGHTS` and `kru evaluate MODEL DATA`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from kru.lab.cli import parse
+from kru.lab.commands.own_data import estimator_path, load_estimator, score_line
 from kru.lab.result import read_weights
 from kru.lab.run import weights_path
 from kru.training.evaluate import evaluate
@@ -16,10 +17,12 @@ from kru.training.task import Problem
 
 @dataclass(frozen=True)
 class Options:
-    """Measure trained weights."""
+    """Measure trained weights on the data of their task, or a model that `kru fit` wrote on a file."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
-    """weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
+    """for a model that `kru fit` wrote: the data to measure on"""
     split: Literal["test", "valid", "train"] = "test"
     """the data to measure on"""
     length: int = 0
@@ -38,6 +41,13 @@ def run(arguments: Sequence[str]) -> int:
     for name in ("length", "sequences", "batch_size"):
         if getattr(options, name) < 0:
             raise ValueError(f"{name.replace('_', '-')}: expected at least 0, got {getattr(options, name)}")
+    if estimator_path(options.weights) is not None:
+        if options.data is None:
+            raise ValueError("data: expected a file to measure the model on, got none")
+        print(score_line(load_estimator(options.weights), options.data))
+        return 0
+    if options.data is not None:
+        raise ValueError(f"data: expected none for weights of the laboratory, got {options.data}")
     recipe, model = read_weights(weights_path(options.weights))
     task = _with_length(recipe.task, options.length).load(options.data_dir)
     batch_size = options.batch_size or recipe.evaluation.batch_size

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from kru import export
+from kru.export.source import Source
 from kru.lab.cli import parse
+from kru.lab.commands.own_data import estimator_path, load_estimator
 from kru.lab.result import read_weights
 from kru.lab.run import weights_path
 
@@ -18,7 +20,7 @@ class Options:
     """Write a trained model as ONNX, as C99 for microcontrollers, as JavaScript, or as torch.export programs."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
-    """weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
     to: Literal["onnx", "c99", "js", "pt2"]
     """the format"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
@@ -33,11 +35,13 @@ def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "export", arguments)
     if options.int8 and options.to not in ("c99", "js"):
         raise ValueError(f"int8: expected --to c99 or js, got --to {options.to}")
-    recipe, model = read_weights(weights_path(options.weights))
-    about: dict[str, Any] = {
-        "origin": f"{recipe.name} seed {recipe.seed}",
-        "symbols": recipe.task.sizes.symbols,
-    }
+    about: dict[str, Any] = {}
+    model: Source
+    if estimator_path(options.weights) is not None:
+        model = load_estimator(options.weights)
+    else:
+        recipe, model = read_weights(weights_path(options.weights))
+        about = {"origin": f"{recipe.name} seed {recipe.seed}", "symbols": recipe.task.sizes.symbols}
     written: export.Export
     if options.to in ("c99", "js"):
         source = export.c99 if options.to == "c99" else export.javascript

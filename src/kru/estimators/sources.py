@@ -1,0 +1,130 @@
+"""From a file to the estimator that fits it, and to the data in the form that the estimator takes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kru.estimators.columns import Columns
+from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS, Cases, read_cases
+from kru.estimators.files import Data, read, read_frame, row_number
+
+Kind = Literal["classifier", "regressor", "forecaster", "text"]
+TEXT = (".txt", ".text", ".md")
+"""Endings of files that are taken for text."""
+
+
+class Guess(NamedTuple):
+    """The kind of estimator that a file seems to ask for, and why, for people."""
+
+    kind: Kind
+    reason: str
+
+
+def guess_kind(path: str | Path, columns: Columns) -> Guess:
+    """What to fit to a file: labels are classified, numbers predicted, series without a target forecast."""
+    path = Path(path)
+    if path.suffix.lower() in TEXT:
+        return Guess("text", f"{path.name} is text")
+    if path.suffix.lower() in (".csv", ".parquet") and path.is_file():
+        if columns.target is None:
+            return Guess("forecaster", "no target is given")
+        names = read_frame(path).columns
+        if _has(names, columns.time, TIME_COLUMNS) and not _has(names, columns.case, CASE_COLUMNS):
+            return Guess("forecaster", "it has times and no cases")
+    data = read(path, **_reading(columns))
+    if data.y is None:
+        raise ValueError(f"{path}: expected targets, got none; --as forecaster forecasts series")
+    different = np.unique(data.y)
+    if different.dtype.kind not in "iuf":
+        return Guess("classifier", f"its targets are {len(different)} labels")
+    if (different == np.round(different)).all() and len(different) <= max(2, len(data.y) // 2):
+        return Guess("classifier", f"its targets are {len(different)} different whole numbers")
+    return Guess("regressor", "its targets are numbers")
+
+
+def read_labelled(path: str | Path, columns: Columns, *, missing: str) -> tuple[Data, Columns]:
+    """Sequences with targets, for a fit or a score, and the columns that were read."""
+    data = read(path, **_reading(columns))
+    if data.y is None:
+        raise ValueError(f"{path}: expected targets, got none; name their column by --target")
+    if data.y.dtype.kind == "f" and not np.isfinite(data.y).all():
+        bad = int(np.flatnonzero(~np.isfinite(data.y))[0])
+        raise ValueError(f"{path}: case {data.names[bad]}: expected a finite target, got {data.y[bad]}")
+    return _checked(Path(path), data, missing), replace(columns, channels=data.channels)
+
+
+def read_unlabelled(path: str | Path, columns: Columns, *, missing: str) -> Data:
+    """Sequences for a prediction; targets that the file has are not looked at."""
+    return _checked(Path(path), read(path, **_reading(columns), needs_target=False), missing)
+
+
+def blocks(data: Data, size: int) -> Iterator[tuple[list[str], list[NDArray[np.float64]]]]:
+    """Names and sequences (channels, time), `size` cases at a time."""
+    cases = read_cases(data.X, missing="mask")
+    for first in range(0, len(cases), size):
+        part = range(first, min(first + size, len(cases)))
+        arrays = [cases.values[: cases.lengths[index], index].T for index in part]
+        yield data.names[first : first + size], arrays
+
+
+def _has(names: Any, given: str | None, known: tuple[str, ...]) -> bool:
+    return given in names or any(name in names for name in known)
+
+
+def _reading(columns: Columns) -> dict[str, Any]:
+    return {
+        "target": columns.target,
+        "case": columns.case,
+        "time": columns.time,
+        "channels": columns.channels,
+        "label_pattern": columns.label_pattern,
+    }
+
+
+def _checked(path: Path, data: Data, missing: str) -> Data:
+    """The data, in which every value can be used; a table of one channel as (cases, 1, time)."""
+    if data.channels:
+        _expect_known(path, data, missing)
+    try:
+        cases = read_cases(data.X, missing="mask")
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix('X: ')}") from error
+    if not data.channels:
+        _expect_known_cases(path, cases, data.names, missing)
+    X = data.X
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        X = X[:, None]
+    return data._replace(X=X)
+
+
+def _expect_known(path: Path, data: Data, missing: str) -> None:
+    """Raise for the first row of a long table with a value that cannot be used."""
+    values = data.X[list(data.channels)].to_numpy()
+    bad = np.isinf(values) if missing == "mask" else ~np.isfinite(values)
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        raise ValueError(
+            f"{path}: row {row_number(path, row)}, case {data.X['case'].iloc[row]}, column "
+            f"{data.channels[column]!r}: expected {_unusable(values[row, column])}"
+        )
+
+
+def _expect_known_cases(path: Path, cases: Cases, names: list[str], missing: str) -> None:
+    values = cases.values
+    bad = np.isinf(values) if missing == "mask" else ~np.isfinite(values)
+    if bad.any():
+        case, time, channel = map(int, np.argwhere(bad.transpose(1, 0, 2))[0])
+        raise ValueError(
+            f"{path}: case {names[case]}, channel {channel}, time {time}: expected "
+            f"{_unusable(values[time, case, channel])}"
+        )
+
+
+def _unusable(value: float) -> str:
+    if np.isnan(value):
+        return "a number, got nothing; --missing mask accepts missing values"
+    return f"a finite number, got {value}"
