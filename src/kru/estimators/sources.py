@@ -46,11 +46,22 @@ def guess_kind(path: str | Path, columns: Columns) -> Guess:
     return Guess("regressor", "its targets are numbers")
 
 
-def read_labelled(path: str | Path, columns: Columns, *, missing: str) -> tuple[Data, Columns]:
-    """Sequences with targets, for a fit or a score, and the columns that were read."""
+def read_labelled(
+    path: str | Path, columns: Columns, *, missing: str, numbers: bool = False
+) -> tuple[Data, Columns]:
+    """Sequences with targets, for a fit or a score, and the columns that were read.
+
+    Args:
+        missing: what missing values are, see `KRUClassifier`.
+        numbers: whether targets have to be numbers.
+    """
     data = read(path, **_reading(columns))
     if data.y is None:
         raise ValueError(f"{path}: expected targets, got none; name their column by --target")
+    if numbers and data.y.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path}: case {data.names[0]}: expected a number as target, got {data.y.tolist()[0]!r}"
+        )
     if data.y.dtype.kind == "f" and not np.isfinite(data.y).all():
         bad = int(np.flatnonzero(~np.isfinite(data.y))[0])
         raise ValueError(f"{path}: case {data.names[bad]}: expected a finite target, got {data.y[bad]}")

@@ -103,6 +103,8 @@ def run(arguments: Sequence[str]) -> int:
     expect_folder(options.out.parent)
     if options.out.is_dir():
         raise ValueError(f"{options.out}: expected the name of a file, got a folder")
+    if options.test is not None and not options.test.exists():
+        raise ValueError(f"{options.test}: expected a file or a folder, got nothing there")
     columns = Columns(
         options.target,
         options.case,
@@ -208,7 +210,7 @@ def _set(estimator: Any, given: dict[str, Any], kind: str) -> None:
 def _fit(estimator: Any, path: Path, columns: Any) -> None:
     from dataclasses import replace
 
-    from kru.estimators import KRUForecaster, KRULanguageModel
+    from kru.estimators import KRUForecaster, KRULanguageModel, KRURegressor
     from kru.estimators.series_files import read_series_file
     from kru.estimators.sources import read_labelled
 
@@ -222,6 +224,7 @@ def _fit(estimator: Any, path: Path, columns: Any) -> None:
             known = [x[:, : len(y)] for x, y in zip(series.X, series.y, strict=True)]
         estimator.fit(series.y, known)
     else:
-        data, columns = read_labelled(path, columns, missing=estimator.missing)
+        numbers = isinstance(estimator, KRURegressor)
+        data, columns = read_labelled(path, columns, missing=estimator.missing, numbers=numbers)
         estimator.fit(data.X, data.y)
     estimator.columns_ = columns

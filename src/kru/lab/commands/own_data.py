@@ -80,8 +80,9 @@ def score_line(estimator: Any, path: Path) -> str:
             f"root mean square error {ahead}; {inside:.1%} within the {LEVEL:.0%} interval "
             f"on {path} ({sum(map(len, errors)):,} forecasts)"
         )
-    data, _ = read_labelled(path, estimator.columns_, missing=estimator.missing)
-    if isinstance(estimator, KRUClassifier):
+    classifies = isinstance(estimator, KRUClassifier)
+    data, _ = read_labelled(path, estimator.columns_, missing=estimator.missing, numbers=not classifies)
+    if classifies:
         labels, said = np.asarray(data.y), np.asarray(estimator.predict(data.X))
         if not (labels.dtype.kind in "iuf" and said.dtype.kind in "iuf"):
             labels, said = labels.astype(str), said.astype(str)
