@@ -81,7 +81,7 @@ def test_other_formats(form: str, run_folder, tmp_path, capsys) -> None:
         (["{run}", "--to", "onnx", "--int8", "-o", "o"], "int8: expected --to c99 or js, got --to onnx"),
         (["{run}", "--to", "c99", "-o", "o", "--name", "x;y"], "name: expected a letter"),
         (["{run}", "--to", "c99", "-o", "there"], "there: exists; expected the name of a new folder"),
-        (["{run}/checkpoint.safetensors", "--to", "c99", "-o", "o"], "its tensors don't fit the model"),
+        (["{run}/checkpoint.safetensors", "--to", "c99", "-o", "o"], "expected a recipe in its header"),
         (["there/other.safetensors", "--to", "c99", "-o", "o"], "expected a whole safetensors file"),
         (["{run}", "-o", "o"], "--to"),
         (["{run}", "--to", "c99"], "--out"),
