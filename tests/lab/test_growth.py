@@ -276,7 +276,7 @@ def test_a_checkpoint_from_before_there_was_growth_is_read(tiny, tmp_path):
     # An older version wrote the recipe beside the progress, and no settings of the model.
     contents |= contents.pop("origin")
     del contents["recipe"]["growth"], contents["model"], contents["best_model"]
-    header["__metadata__"]["kru"] = json.dumps(contents)
+    header["__metadata__"] = {"format": "kru 1", "kru": json.dumps(contents)}
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
     checkpoint = Checkpoint.load(path)

@@ -1,5 +1,6 @@
 import errno
 import json
+import math
 import os
 import signal
 import subprocess
@@ -504,7 +505,10 @@ def test_a_damaged_checkpoint_is_named_with_a_way_out(tiny, tmp_path, capsys):
     checkpoint.weights = {name: tensor[:1] for name, tensor in checkpoint.weights.items()}
     checkpoint.save(path)
     assert main([*command, "4"]) == 2
-    assert f"{path}: its tensors don't fit the model of tiny" in capsys.readouterr().err
+    assert (
+        f"{path}: training cannot resume from it (its tensors don't fit the model of tiny"
+        in capsys.readouterr().err
+    )
     assert main([*command, "4", "--out", str(_written(path, whole).parent)]) == 0
 
 
@@ -527,3 +531,76 @@ def test_what_follows_a_line_that_is_no_metrics_is_left_out(other, tmp_path):
 def _written(path, data):
     path.write_bytes(data)
     return path
+
+
+def _without_moments(checkpoint):
+    checkpoint.optimizer = {}
+
+
+def _missing_moment(checkpoint):
+    del checkpoint.optimizer[0]["square_avg"]
+
+
+def _moment_of_another_shape(checkpoint):
+    checkpoint.optimizer[0]["square_avg"] = torch.zeros(3)
+
+
+def _moment_of_no_parameter(checkpoint):
+    checkpoint.optimizer[99] = {key: t.clone() for key, t in checkpoint.optimizer[0].items()}
+
+
+def _nan_weights(checkpoint):
+    checkpoint.weights = {name: torch.full_like(t, math.nan) for name, t in checkpoint.weights.items()}
+
+
+def _integer_weights(checkpoint):
+    checkpoint.best_weights = {name: t.to(torch.int8) for name, t in checkpoint.best_weights.items()}
+
+
+def _float_generator(checkpoint):
+    checkpoint.generator = checkpoint.generator.float()
+
+
+def _short_generator(checkpoint):
+    checkpoint.generator = checkpoint.generator[:7]
+
+
+def _index_beyond_the_epoch(checkpoint):
+    checkpoint.progress.index = 10**9
+
+
+def _negative_epoch(checkpoint):
+    checkpoint.progress.epoch = -1
+
+
+def _huge_model(checkpoint):
+    checkpoint.model = {**checkpoint.model, "factors": [2**24, 2**24]}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (_without_moments, "optimizer: expected the state of rmsprop after 3 steps, got none"),
+        (_missing_moment, "optimizer/0: expected step, square_avg, got step"),
+        (_moment_of_another_shape, "optimizer/0/square_avg: expected shape "),
+        (_moment_of_no_parameter, "optimizer/99: expected one of "),
+        (_nan_weights, "expected finite values, got some that are not"),
+        (_integer_weights, "expected torch.float32, got torch.int8"),
+        (_float_generator, "generator: expected a state of torch's generator"),
+        (_short_generator, "generator: expected a state of torch's generator"),
+        (_index_beyond_the_epoch, "index: expected one of "),
+        (_negative_epoch, "epoch: expected "),
+        (_huge_model, "training cannot resume from it ("),
+    ],
+)
+def test_a_checkpoint_that_lacks_something_is_refused_in_one_line(change, complaint, tiny, tmp_path, capsys):
+    command = ["train", tiny, "--quiet", "--out", str(tmp_path / "run"), "--steps"]
+    assert main([*command, "3"]) == 0
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    checkpoint = Checkpoint.load(path)
+    change(checkpoint)
+    checkpoint.save(path)
+    assert main([*command, "6"]) == 2
+    message = capsys.readouterr().err
+    assert complaint in message
+    assert message.count("\n") == 1

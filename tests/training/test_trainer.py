@@ -70,6 +70,33 @@ def test_an_interrupted_run_goes_on_exactly(kind, call, tiny, tmp_path):
     assert [without_time(line) for line in lines[0]] == [without_time(line) for line in lines[1]]
 
 
+def _pair(state):
+    return state if isinstance(state, tuple) else (state, state)
+
+
+@pytest.mark.parametrize("kind", ["kru", "kru-lstm"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: None,
+        lambda state: _pair(state)[0] if isinstance(state, tuple) else _pair(state),
+        lambda state: (
+            tuple(part[:, :1] for part in _pair(state)) if isinstance(state, tuple) else state[:, :1]
+        ),
+        lambda state: tuple(part.double() for part in state) if isinstance(state, tuple) else state.double(),
+    ],
+)
+def test_a_checkpoint_of_text_without_its_carried_state_is_refused(kind, change, tiny):
+    recipe, task = case(kind, tiny)
+    trainer = RecipeTrainer(recipe, task, check=interrupt_at(5))
+    with pytest.raises(Interrupted):
+        trainer.train()
+    checkpoint = trainer.checkpoint()
+    RecipeTrainer(recipe, task).restore(checkpoint)
+    with pytest.raises(ValueError, match=r"^carried"):
+        RecipeTrainer(recipe, task).restore(replace(checkpoint, carried=change(checkpoint.carried)))
+
+
 def without_time(line):
     return {key: value for key, value in line.items() if key != "seconds"}
 

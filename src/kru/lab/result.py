@@ -16,12 +16,14 @@ import kru
 from kru.lab.recipes.files import command_line
 from kru.lab.recipes.settings import Recipe
 from kru.lab.trainer import RecipeTrainer, recipe_header, recipe_in
-from kru.nn.model import SequenceModel, build_model
+from kru.nn.kinds import ModelSettings
+from kru.nn.model import SequenceModel, Sizes, build_model
 from kru.ops import bindings
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.evaluate import evaluate
 from kru.training.files import write_atomically
+from kru.training.fitting import expect_fitting
 from kru.training.metrics import is_point, read_metrics, thinned
 from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 from kru.training.task import SPLITS
@@ -155,15 +157,36 @@ def _recipe_of(path: Path, header: Mapping[str, Any]) -> Recipe:
 
 
 def model_in(path: Path, recipe: Recipe, weights: Mapping[str, Tensor]) -> SequenceModel:
-    """The model that a recipe and weights from a file are; `path` is for messages."""
+    """The model that a recipe and weights from a file are; `path` is for messages.
+
+    The file decides how large the model is, so shapes are compared before the model is allocated.
+    """
     try:
+        expect_weights(recipe.name, recipe.model, recipe.task.sizes, weights)
         model = build_model(recipe.model, recipe.task.sizes)
         model.load_state_dict(weights)
         return model
-    except RuntimeError as error:
-        raise ValueError(f"{path}: its tensors don't fit the model of {recipe.name}") from error
-    except ValueError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def expect_weights(name: str, model: ModelSettings, sizes: Sizes, weights: Mapping[str, Tensor]) -> None:
+    """Raise a `ValueError` unless the weights are those of the model of the recipe `name`.
+
+    Nothing is allocated that is as large as the model.
+    """
+    misfit = f"its tensors don't fit the model of {name}"
+    # Every layer has tensors of its own, and even without memory for these a layer costs time.
+    if model.num_layers > len(weights):
+        raise ValueError(
+            f"{misfit} (expected those of {model.num_layers} layers, got {len(weights)} tensors)"
+        )
+    with torch.device("meta"):
+        shapes = build_model(model, sizes).state_dict()
+    try:
+        expect_fitting(weights, shapes)
+    except ValueError as error:
+        raise ValueError(f"{misfit} ({error})") from error
 
 
 @cache

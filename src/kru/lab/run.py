@@ -13,11 +13,20 @@ from torch import Tensor
 from kru.lab.folder import current_result, discard_result, made_from, other_files
 from kru.lab.recipes.files import differences
 from kru.lab.recipes.settings import Recipe
-from kru.lab.result import commit, make_result, parse_result, read_recipe, write_result, write_weights
-from kru.lab.trainer import RecipeTrainer, load_checkpoint, model_from, recipe_in
+from kru.lab.result import (
+    commit,
+    expect_weights,
+    make_result,
+    parse_result,
+    read_recipe,
+    write_result,
+    write_weights,
+)
+from kru.lab.trainer import RecipeTrainer, load_checkpoint, model_from, recipe_in, task_sizes
 from kru.training.checkpoint import Checkpoint, read_tensors
 from kru.training.distributed import Processes
 from kru.training.files import lock_file, unlock_file
+from kru.training.fitting import expect_fitting
 from kru.training.folder import CHECKPOINT, LOCK, METRICS, RESULT, WEIGHTS
 from kru.training.interrupt import Interruptible
 from kru.training.progress import Display
@@ -202,12 +211,23 @@ def _train(
 
 
 def _restore(trainer: RecipeTrainer, checkpoint: Checkpoint, folder: Path) -> None:
+    recipe = trainer.recipe
     try:
+        # Before a model is built whose size the file decides.
+        last = checkpoint.model or trainer.model_settings
+        for settings, weights in (
+            (last, checkpoint.weights),
+            (checkpoint.best_model or last, checkpoint.best_weights),
+        ):
+            # None are the best before the first validation.
+            if weights or weights is checkpoint.weights:
+                model = model_from(recipe, settings)
+                expect_weights(recipe.name, model, task_sizes(trainer.task), weights)
         trainer.restore(checkpoint)
-    except (RuntimeError, ValueError, KeyError) as error:
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{folder / CHECKPOINT}: its tensors don't fit the model of {trainer.recipe.name}, as of another version "
-            f"or a changed file; {_begin_anew(folder)}"
+            f"{folder / CHECKPOINT}: training cannot resume from it ({error}), as of another version or a changed "
+            f"file; {_begin_anew(folder)}"
         ) from error
 
 
@@ -292,11 +312,12 @@ def _start_weights(trainer: RecipeTrainer, run_options: RunOptions) -> Mapping[s
             f"start: {error}; of another recipe: train that first, with the same --results"
         ) from None
     other, (_, weights) = read_recipe(path), read_tensors(path)
-    fitting = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
-    if {name: tensor.shape for name, tensor in weights.items()} != fitting:
+    try:
+        expect_fitting(weights, trainer.model.state_dict())
+    except ValueError as error:
         raise ValueError(
-            f"start: expected weights of the model of {recipe.name}, got {path}, of {other.name}"
-        )
+            f"start: expected weights of the model of {recipe.name}, got {path}, of {other.name} ({error})"
+        ) from error
     return weights
 
 

@@ -44,8 +44,13 @@ class RecipeTrainer(Trainer):
 
 
 def _factory(recipe: Recipe, task: Task) -> Callable[[Mapping[str, Any]], nn.Module]:
-    sizes = Sizes(task.input_size, task.output_size, task.last_only)
+    sizes = task_sizes(task)
     return lambda model: build_model(model_from(recipe, model), sizes)
+
+
+def task_sizes(task: Task) -> Sizes:
+    """What a loaded task asks of a model."""
+    return Sizes(task.input_size, task.output_size, task.last_only)
 
 
 def model_from(recipe: Recipe, model: Mapping[str, Any]) -> ModelSettings:

@@ -44,6 +44,11 @@ class RecurrentMatrix(nn.Module):
         """
         raise NotImplementedError
 
+    @property
+    def is_meta(self) -> bool:
+        """Whether the parameters have shapes only, so that initial values would be drawn for nothing."""
+        return any(parameter.is_meta for parameter in self.parameters())
+
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         raise NotImplementedError

@@ -39,5 +39,7 @@ class FullUnitaryMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        if self.is_meta:
+            return
         size = self.unitary.shape[-1]
         self.unitary.copy_(initial_factor(size, size, field="complex")[0])

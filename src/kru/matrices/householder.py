@@ -63,6 +63,8 @@ class HouseholderMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        if self.is_meta:
+            return
         u = torch.randn(self.size, self.reflections, dtype=torch.float64, device="cpu").tril()
         rows, columns = torch.tril_indices(self.size, self.reflections)
         self.vectors.copy_((u / u.norm(dim=0))[rows, columns])

@@ -67,6 +67,8 @@ class KroneckerMatrix(Factored, RecurrentMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        if self.is_meta:
+            return
         for f, (rows, columns) in enumerate(self.shapes):
             factor = getattr(self, f"factor_{f}")
             terms = [

@@ -56,6 +56,8 @@ class RestrictedUnitaryMatrix(ChainMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        if self.is_meta:
+            return
         self.phases.uniform_(-math.pi, math.pi)
         self.reflections.uniform_(-1, 1)
         self.permutation.copy_(torch.randperm(len(self.permutation), device="cpu"))

@@ -87,6 +87,8 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        if self.is_meta:
+            return
         for f, (size, _) in enumerate(self.shapes):
             base = getattr(self, f"base_{f}")
             drawn = initial_factor(size, size, field=self.field, method=self.init, count=self.gates)

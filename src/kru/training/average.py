@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kru.matrices import RecurrentMatrix
+from kru.training.fitting import expect_fitting
 
 
 class WeightAverage:
@@ -37,10 +38,12 @@ class WeightAverage:
 
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Go on from the values of another average of the same model."""
-        if {name: t.shape for name, t in values.items()} != {
-            name: t.shape for name, t in self.values.items()
-        }:
-            raise ValueError("average: expected the averages of this model's parameters, got others")
+        try:
+            expect_fitting(values, self.values)
+        except ValueError as error:
+            raise ValueError(
+                f"average: expected the averages of this model's parameters, got others ({error})"
+            ) from error
         for name, value in values.items():
             self.values[name].copy_(value)
 

@@ -15,10 +15,14 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from kru.nn.states import State
+from kru.training.checksum import checksum
 from kru.training.files import write_atomically
 from kru.training.plain_json import NUMBER, mismatches, parse_json
 
-FORMAT = "kru 1"
+FORMAT = "kru 2"
+"""Files of this format have a checksum."""
+WITHOUT_CHECKSUM = "kru 1"
+"""What earlier versions wrote. No single bit makes one format of the other."""
 
 
 @dataclass
@@ -154,13 +158,22 @@ def _is_progress(values: Mapping[str, Any]) -> bool:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """A safetensors file with further values, for JSON, in its header."""
-    metadata = {"format": FORMAT, "kru": json.dumps(header)}
+    """A safetensors file with further values, for JSON, in its header, and a checksum of all of it."""
+    text = json.dumps(header)
+    metadata = {"format": FORMAT, "kru": text, "sha256": checksum(tensors, text)}
     write_atomically(path, save({name: t.contiguous() for name, t in tensors.items()}, metadata))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What `write_tensors` wrote: header, tensors."""
+    """What `write_tensors` wrote: header, tensors.
+
+    A file takes as much memory as it has bytes: safetensors has no compression, and compares the sizes in its header
+    with the file's before anything is allocated.
+
+    Raises:
+        ValueError: it is another file, or its contents don't have the checksum that is in it. Files of earlier
+            versions have none.
+    """
     if not path.is_file():
         if path.exists():
             raise ValueError(f"{path}: expected a file, got a folder, a device or a pipe")
@@ -177,10 +190,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(f"{path}: expected tensors of types that torch has, got {error}") from error
     length = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in (FORMAT, WITHOUT_CHECKSUM):
         raise ValueError(f"{path}: expected a file that kru wrote, got format {metadata.get('format')!r}")
+    text = metadata.get("kru", "")
+    if metadata["format"] == FORMAT and metadata.get("sha256") != checksum(tensors, text):
+        raise ValueError(
+            f"{path}: expected contents with the SHA-256 in its header, got others: the file was damaged or changed"
+        )
     try:
-        header = parse_json(metadata.get("kru", ""))
+        header = parse_json(text)
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON in its header ({error})") from error
     if not isinstance(header, dict):

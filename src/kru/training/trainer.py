@@ -22,12 +22,19 @@ from kru.training.checkpoint import Checkpoint, Progress
 from kru.training.distance import distance_from_unitary
 from kru.training.distributed import Processes
 from kru.training.evaluate import evaluate
+from kru.training.fitting import expect_fitting
 from kru.training.folder import CHECKPOINT, METRICS
 from kru.training.growth import Grown, GrowthStep, expect_growable, grow, next_growth, stalled
 from kru.training.interrupt import Interrupted
 from kru.training.metrics import Metrics
+from kru.training.resuming import (
+    expect_carried,
+    expect_generator,
+    expect_moments,
+    expect_resumable_progress,
+)
 from kru.training.settings import TrainingSettings
-from kru.training.task import SPLITS, Batches, Task
+from kru.training.task import SPLITS, Batch, Batches, Task
 
 LOG_EVERY = 20
 """Steps between two lines of training loss in metrics.jsonl."""
@@ -154,8 +161,19 @@ class Trainer:
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same training; only the budget may differ."""
-        self.progress = replace(checkpoint.progress, stopped="")
+        """Resume from a checkpoint of the same training; only the budget may differ.
+
+        Raises:
+            ValueError: something that the training needs is missing from the checkpoint, or of another kind.
+        """
+        settings = self.settings
+        progress = replace(checkpoint.progress, stopped="")
+        batches = self.task.train_batches(
+            settings.batch_size, epoch=max(progress.epoch, 0), seed=settings.seed
+        )
+        expect_resumable_progress(progress, len(batches))
+        expect_generator(checkpoint.generator)
+        self.progress = progress
         if checkpoint.model not in ({}, self.model_settings):
             if isinstance(self._source, nn.Module):
                 raise ValueError(
@@ -163,7 +181,12 @@ class Trainer:
                     f"{self.model_settings}"
                 )
             self._begin(checkpoint.model)
+        expect_fitting(checkpoint.weights, self.model.state_dict())
         self.model.load_state_dict(checkpoint.weights)
+        if self.task.carries_state and progress.step:
+            expect_carried(checkpoint.carried, self._state_after(batches[0]))
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        expect_moments(checkpoint, settings.optimizer.name, trained)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
         if self.average is not None:
@@ -173,6 +196,13 @@ class Trainer:
         self.best_model_settings = checkpoint.best_model or self.model_settings
         self._carried = self.processes.own_columns(checkpoint.carried)
         self._generator = checkpoint.generator
+
+    @torch.no_grad()
+    def _state_after(self, batch: Batch) -> State:
+        """The state after one step of a batch, for its form."""
+        inputs = batch.inputs[:1].to(self.processes.device)
+        state: State = self.model(inputs, None, None)[1]
+        return state
 
     def train(self) -> str:
         """Train until the budget is spent or the schedule says stop: "budget" or "early".

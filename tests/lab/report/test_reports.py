@@ -20,7 +20,7 @@ from kru.lab.report.records import read_results
 from kru.lab.report.style import COLOURS, LABELS, new_figure
 from kru.lab.report.tables import make_tables
 from kru.lab.report.targets import QUICK, target_names, target_recipes
-from kru.lab.result import write_result
+from kru.lab.result import read_result, write_result
 from kru.nn.kinds import model_settings
 from kru.training.checkpoint import Checkpoint, read_tensors, write_tensors
 from kru.training.files import expect_folder
@@ -364,6 +364,21 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 8
     assert main(["reproduce", "copy", "--quick"]) == 0
     assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
+    # A shorter run under the same name is not the recipe's.
+    path = Path("runs/quick/results/copy-1000-kru-seed1.json")
+    recorded = read_result(path)
+    for changed, complaint in (
+        (
+            {"command": recorded["command"].replace("--steps 4", "--steps 3")},
+            "got that of `kru train copy-1000-kru",
+        ),
+        ({"steps": 3}, "expected a run of 4 steps, got one of 3 steps"),
+    ):
+        write_result(path, recorded | changed)
+        assert main(["reproduce", "copy", "--quick"]) == 2
+        assert f"{path}: " in (said := capsys.readouterr().err)
+        assert complaint in said
+    write_result(path, recorded)
     monkeypatch.setattr(
         reproduce, "target_recipes", lambda target, *, quick: tiny_recipes("copy", quick=True)[:1]
     )
@@ -451,7 +466,7 @@ def test_inspect_says_what_is_wrong_before_all_else(run, tmp_path, capsys):
     first = "layer.recurrent_l0.factor_0"
     infinite = {name: torch.full_like(tensor, math.inf) for name, tensor in weights.items()}
     write_tensors(run / WEIGHTS, infinite, header)
-    assert f"{run}: expected finite recurrent weights, got some that are not" in complaint()
+    assert "expected finite values, got some that are not" in complaint()
     for wrong in (
         {name: tensor for name, tensor in weights.items() if name != first},
         weights | {first: torch.zeros(())},

@@ -10,6 +10,7 @@ import tyro
 
 from kru.lab.cli import parse
 from kru.lab.commands.train import record, summary
+from kru.lab.recipes.files import command_line
 from kru.lab.recipes.settings import Recipe
 from kru.lab.report.figures import WALL_CLOCK, draw_figures
 from kru.lab.report.records import read_results
@@ -19,6 +20,7 @@ from kru.lab.result import read_result
 from kru.lab.run import DivergedRunError, RunError, RunOptions, train
 from kru.training.folder import RESULT
 from kru.training.interrupt import Interrupted
+from kru.training.settings import BUDGET
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         for recipe in target_recipes(options.target, quick=options.quick)
         for seed in options.seeds
     ]
+    for recipe in recipes:
+        _expect_own(recipe, results / f"{recipe.name}-seed{recipe.seed}.json")
     failed = []
     for recipe in recipes:
         name = f"{recipe.name}-seed{recipe.seed}"
@@ -80,6 +84,33 @@ def run(arguments: Sequence[str]) -> int:
     for path in draw_figures(recorded, results / "figures", [options.target]):
         print(f"figure: {path}")
     return 1 if failed else 0
+
+
+def _expect_own(recipe: Recipe, path: Path) -> None:
+    """Raise if a result is recorded there that is not one of this recipe, with its settings and its whole budget."""
+    if not path.exists():
+        return
+    result = read_result(path)
+    command = command_line(recipe, recipe.name)
+    advice = "remove it, or choose another --results"
+    if result["command"] != command:
+        raise ValueError(
+            f"{path}: expected the result of `{command}`, got that of `{result['command']}`; {advice}"
+        )
+    spent = {
+        "steps": result["steps"],
+        "epochs": result.get("epochs", 0),
+        "minutes": result["wall_seconds"] / 60,
+    }
+    bounds = {bound: getattr(recipe, bound) for bound in BUDGET if getattr(recipe, bound)}
+    # The result has the seconds rounded.
+    if result["stopped"] == "budget" and not any(
+        spent[name] >= bound - 0.001 for name, bound in bounds.items()
+    ):
+        budget = " or ".join(f"{bound:,} {name}" for name, bound in bounds.items())
+        raise ValueError(
+            f"{path}: expected a run of {budget}, got one of {result['steps']:,} steps; {advice}"
+        )
 
 
 def _run(recipe: Recipe, run_options: RunOptions) -> None:
