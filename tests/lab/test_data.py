@@ -3,6 +3,7 @@
 import hashlib
 import os
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -203,8 +204,8 @@ def test_an_archive_may_be_packed_otherwise(server: Server, tmp_path: Path) -> N
                 ("c/a/SX1.WAV", "c/a/sx1.phn") if name == "stored.zip" else ("c/a/sx1.phn", "c/a/sx1.wav")
             ):
                 packed.writestr(member, member.lower() * 100)
-    digest = archive.contents_sha256(tmp_path / "stored.zip")
-    assert digest == archive.contents_sha256(tmp_path / "packed.zip")
+    digest = archive.contents_sha256(tmp_path / "stored.zip", 10_000)
+    assert digest == archive.contents_sha256(tmp_path / "packed.zip", 10_000)
     (original,) = DATASETS["toy"].files
     DATASETS["toy"] = replace(DATASETS["toy"], files=(replace(original, contents_sha256=digest),))
     server.content = (tmp_path / "packed.zip").read_bytes()
@@ -214,19 +215,68 @@ def test_an_archive_may_be_packed_otherwise(server: Server, tmp_path: Path) -> N
     assert [status.state for status in data.check(data_dir=tmp_path)] == ["truncated"]
 
 
-def test_an_absurd_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MEMBER_LIMIT", 1000)
+def test_an_absurd_member_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("a.wav", bytes(10_000))
     with (
         zipfile.ZipFile(tmp_path / "bomb.zip") as packed,
         pytest.raises(DataError, match=r"'a.wav' unpacks to 10,000 bytes, expected at most 1,000"),
     ):
-        archive.read_member(packed, "a.wav")
+        archive.read_member(packed, "a.wav", 1000)
+
+
+def test_an_absurd_archive_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for n in range(20):
+            packed.writestr(f"{n}.wav", bytes(10**6))
+    with pytest.raises(DataError, match="bytes unpack to 20,000,000, expected at most 100 times as many"):
+        archive.open_archive(path)
+    monkeypatch.setattr(archive, "RATIO_LIMIT", 10**6)
+    assert archive.contents_sha256(path, 20 * 10**6) is not None
+
+    def unpack(*arguments: object) -> bytes:
+        raise AssertionError("unpacked")
+
+    monkeypatch.setattr(archive, "read_member", unpack)
+    assert archive.contents_sha256(path, 20 * 10**6 - 1) is None
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_methods_without_a_limit_are_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as packed:
+        packed.writestr("a.wav", bytes(range(256)))
+    with (
+        archive.open_archive(tmp_path / "a.zip") as opened,
+        pytest.raises(DataError, match=f"is packed by method {method}, expected stored or deflated"),
+    ):
+        archive.read_member(opened, "a.wav")
+
+
+def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "lie.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.wav", bytes(10**8))
+    # The size in the directory at the end, where it is 100 million.
+    content = path.read_bytes()
+    assert content.count((10**8).to_bytes(4, "little")) == 2
+    path.write_bytes(content.replace((10**8).to_bytes(4, "little"), (1000).to_bytes(4, "little")))
+    tracemalloc.start()
+    try:
+        with (
+            archive.open_archive(path) as opened,
+            pytest.raises(DataError, match=r"cannot read member 'a\.wav'"),
+        ):
+            archive.read_member(opened, "a.wav")
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
 
 
 def test_real_files_are_whole(real_data: Path) -> None:
     statuses = data.check(data_dir=real_data)
     assert {status.state for status in statuses} == {"ok"}
     timit = next(status for status in statuses if status.dataset == "timit")
-    assert archive.contents_sha256(timit.path) == timit.file.contents_sha256
+    assert archive.contents_sha256(timit.path, 8 * timit.file.size) == timit.file.contents_sha256

@@ -81,6 +81,30 @@ def test_compression_has_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read_cells(path) == {}
 
 
+def test_what_is_left_of_the_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matlab, "LIMIT", 10_000)
+    path = tmp_path / "file.mat"
+    # The first takes all that may be unpacked, and zlib takes a limit of 0 for none.
+    whole, bomb = (zlib.compress(element("<", 1, bytes(size - 8))) for size in (10_000, 10**6))
+    path.write_bytes(file_of("<", *(struct.pack("<II", 15, len(part)) + part for part in (whole, bomb))))
+    with pytest.raises(DataError, match="longer than 10,000 bytes"):
+        read_cells(path)
+
+
+def test_the_number_of_elements_and_the_size_have_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.mat"
+    path.write_bytes(file_of("<", *[element("<", 1, b"")] * 101))
+    assert read_cells(path) == {}
+    monkeypatch.setattr(matlab, "MOST_ELEMENTS", 100)
+    with pytest.raises(DataError, match="it has more than 100 elements"):
+        read_cells(path)
+    monkeypatch.setattr(matlab, "LIMIT", 900)
+    with pytest.raises(DataError, match="expected at most 900 bytes, got 936"):
+        read_cells(path)
+
+
 def test_damage_is_an_error_and_no_crash(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "file.mat"

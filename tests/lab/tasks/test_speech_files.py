@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from kru.lab.data import DataError
-from kru.lab.tasks.audio import riff_bytes
-from kru.lab.tasks.speech_files import Segment, open_corpus, parse_labels, phones_at
+from kru.lab.tasks.audio import RECORDING_LIMIT, riff_bytes
+from kru.lab.tasks.speech_files import LABELS_LIMIT, Segment, open_corpus, parse_labels, phones_at
 
 SOUND = riff_bytes(np.arange(800, dtype=np.int16))
 LABELS = b"0 300 h#\n300 800 iy\n"
@@ -107,6 +107,25 @@ def test_damaged_member(tmp_path: Path) -> None:
     path.write_bytes(content)
     with open_corpus(path) as utterances, pytest.raises(DataError, match=r"cannot read member 'a/sx1\.wav'"):
         utterances[0].samples()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_recordings_and_labels_have_limits(tmp_path: Path, packed: bool) -> None:
+    for name, size in (("sx1.wav", RECORDING_LIMIT + 1), ("sx1.phn", LABELS_LIMIT + 1)):
+        (tmp_path / "c" / "a").mkdir(parents=True, exist_ok=True)
+        with open(tmp_path / "c" / "a" / name, "wb") as stream:
+            stream.truncate(size)
+    corpus = tmp_path / "c"
+    if packed:
+        corpus = tmp_path / "c.zip"
+        with zipfile.ZipFile(corpus, "w") as archive:
+            for name in ("sx1.wav", "sx1.phn"):
+                archive.write(tmp_path / "c" / "a" / name, f"a/{name}")
+    with open_corpus(corpus) as utterances:
+        with pytest.raises(DataError, match=r"expected at most 9,665,536"):
+            utterances[0].samples()
+        with pytest.raises(DataError, match=r"expected at most 262,144"):
+            utterances[0].segments()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,11 @@
-"""Zip archives are read in place: nothing is ever written to disk, so no name in them can escape a folder."""
+"""Zip archives are read in place: nothing is ever written to disk, so no name in them can escape a folder.
+
+What an archive claims to unpack to is compared with the limits here before anything is unpacked.
+"""
 
 import hashlib
+import lzma
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,46 +15,85 @@ from kru.lab.data.errors import DataError
 # No member that is read here is larger; a header that claims more is not data that we know.
 MEMBER_LIMIT = 256 * 2**20
 
+RATIO_LIMIT = 100
+"""How many times its own size an archive may unpack to; recordings hardly reach 4, deflate can reach 1,032."""
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How members may be packed: methods whose output zipfile can stop at a given length."""
 
 # All that zipfile was seen to raise on damaged archives, beside its own BadZipFile.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    IndexError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
+    """An archive that unpacks to at most `RATIO_LIMIT` times its size."""
     try:
-        return zipfile.ZipFile(path)
+        archive = zipfile.ZipFile(path)
+        size = path.stat().st_size
     except _DAMAGE as error:
         raise DataError(f"{path}: expected a zip archive ({error}); replace it by a sound copy") from error
-
-
-def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The bytes of one member, refusing one that unpacks to an absurd size."""
-    info = archive.getinfo(name)
-    if info.file_size > MEMBER_LIMIT:
+    unpacked = sum(info.file_size for info in archive.infolist())
+    if unpacked > RATIO_LIMIT * size:
+        archive.close()
         raise DataError(
-            f"{archive.filename}: member {name!r} unpacks to {info.file_size:,} bytes, expected at most "
-            f"{MEMBER_LIMIT:,}; replace the archive by a sound copy"
+            f"{path}: {size:,} bytes unpack to {unpacked:,}, expected at most {RATIO_LIMIT} times as many; replace it "
+            "by a sound copy"
+        )
+    return archive
+
+
+def read_member(archive: zipfile.ZipFile, name: str, limit: int = MEMBER_LIMIT) -> bytes:
+    """The bytes of one member, refusing one that unpacks to more than `limit` bytes."""
+    info = archive.getinfo(name)
+    advice = "replace the archive by a sound copy"
+    if info.file_size > limit:
+        raise DataError(
+            f"{archive.filename}: member {name!r} unpacks to {info.file_size:,} bytes, expected at most {limit:,}; "
+            f"{advice}"
+        )
+    if info.compress_type not in METHODS:
+        raise DataError(
+            f"{archive.filename}: member {name!r} is packed by method {info.compress_type}, expected stored or "
+            "deflated; pack the archive anew"
         )
     try:
-        return archive.read(info)
+        with archive.open(info) as stream:
+            # Not all that there is: the size in the directory may be a lie.
+            data = stream.read(info.file_size)
+        if len(data) != info.file_size:
+            raise EOFError(f"it ends after {len(data):,} of {info.file_size:,} bytes")
     except _DAMAGE as error:
-        raise DataError(
-            f"{archive.filename}: cannot read member {name!r} ({error}); replace the archive by a sound copy"
-        ) from error
+        raise DataError(f"{archive.filename}: cannot read member {name!r} ({error}); {advice}") from error
+    return data
 
 
-def contents_sha256(path: Path, suffixes: tuple[str, ...] = (".wav", ".phn")) -> str | None:
+def contents_sha256(path: Path, limit: int, suffixes: tuple[str, ...] = (".wav", ".phn")) -> str | None:
     """Digest of the members of a zip that end in `suffixes`, however packed; None if it is not a sound zip.
+
+    None also if they unpack to more than `limit` bytes in all, which is known before any is unpacked.
 
     It is the sha256 of the lines ``<sha256 of the member>  <name in lower case>``, sorted by name.
     """
     lines = []
     try:
         with open_archive(path) as archive:
-            for name in archive.namelist():
-                if name.lower().endswith(suffixes):
-                    digest = hashlib.sha256(read_member(archive, name)).hexdigest()
-                    lines.append((name.lower(), f"{digest}  {name.lower()}\n"))
+            names = [name for name in archive.namelist() if name.lower().endswith(suffixes)]
+            if sum(archive.getinfo(name).file_size for name in names) > limit:
+                return None
+            for name in names:
+                digest = hashlib.sha256(read_member(archive, name)).hexdigest()
+                lines.append((name.lower(), f"{digest}  {name.lower()}\n"))
     except DataError:
         return None
     return hashlib.sha256("".join(line for _, line in sorted(lines)).encode()).hexdigest()

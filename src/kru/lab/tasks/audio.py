@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 from kru.lab.data import DataError
 
 SAMPLE_RATE = 16_000
+LONGEST_SECONDS = 300
+"""How long a recording may be; TIMIT's longest has 8 seconds."""
+RECORDING_LIMIT = 2 * SAMPLE_RATE * LONGEST_SECONDS + 2**16
+"""How many bytes the file of a recording may have: the samples and a header."""
 
 
 def read_samples(data: bytes, where: str) -> NDArray[np.int16]:
     """The samples of a recording given as the bytes of its file; `where` names the file in errors."""
+    if len(data) > RECORDING_LIMIT:
+        raise DataError(
+            f"{where}: expected at most {LONGEST_SECONDS} seconds of sound, got {len(data):,} bytes"
+        )
     if data.startswith(b"NIST_1A"):
         return _read_sphere(data, where)
     if data.startswith(b"RIFF"):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kru.lab.data import DataError
 
-# No idx file of digits unpacks to more.
-LIMIT = 2**28
+LIMIT = 2**26
+"""How many bytes a file may unpack to; the largest of MNIST has 47 million."""
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:

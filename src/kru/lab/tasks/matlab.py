@@ -16,8 +16,10 @@ from kru.lab.data import DataError
 
 Matrix = NDArray[np.generic]
 
-# What a file may unpack to; the largest collection of piano rolls has 24 MB.
-LIMIT = 2**30
+LIMIT = 2**27
+"""How many bytes a file may have and unpack to; the largest collection of piano rolls has 24 MB."""
+MOST_ELEMENTS = 2**19
+"""How many elements a file may have; a matrix has five, the largest collection of piano rolls 5,000."""
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
@@ -35,8 +37,10 @@ def read_cells(path: Path) -> dict[str, list[Matrix]]:
     themselves) and one of type 15 is such an element compressed by zlib. Variables that are not cell arrays
     are left out.
     """
-    content = path.read_bytes()
-    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if path.stat().st_size > LIMIT:
+        raise DataError(f"{path}: expected at most {LIMIT:,} bytes, got {path.stat().st_size:,}")
+    content = memoryview(path.read_bytes())
+    order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:128]))
     if order is None:
         raise DataError(
             f"{path}: expected a MATLAB 5 file (save -v7 or older), got a file without its 128-byte header"
@@ -51,13 +55,17 @@ def read_cells(path: Path) -> dict[str, list[Matrix]]:
 
 
 class _Reader:
-    """Reads elements in one byte order; anything wrong is a ValueError."""
+    """Reads elements in one byte order; anything wrong is a ValueError.
+
+    Elements are views: a file takes the memory of its bytes and of what they unpack to, once.
+    """
 
     def __init__(self, order: str) -> None:
         self.order = order
         self.budget = LIMIT
+        self.elements_left = MOST_ELEMENTS
 
-    def cell_arrays(self, data: bytes) -> Iterator[tuple[str, list[Matrix]]]:
+    def cell_arrays(self, data: memoryview) -> Iterator[tuple[str, list[Matrix]]]:
         for kind, body in self.elements(data):
             if kind == _COMPRESSED:
                 # It holds one array, and no compressed element again.
@@ -67,7 +75,7 @@ class _Reader:
                 if class_ == _CELL:
                     yield name, [self.matrix(element) for element in contents]
 
-    def elements(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+    def elements(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
         """The types and data of the elements that follow each other in `data`."""
         position = 0
         while position < len(data):
@@ -83,23 +91,27 @@ class _Reader:
                 raise ValueError(
                     f"an element of {length} bytes begins {len(data) - begin} bytes before the end"
                 )
+            self.elements_left -= 1
+            if self.elements_left < 0:
+                raise ValueError(f"it has more than {MOST_ELEMENTS:,} elements")
             yield first, data[begin : begin + length]
             position = end
 
-    def numbers(self, form: str, data: bytes, count: int) -> list[int]:
+    def numbers(self, form: str, data: memoryview, count: int) -> list[int]:
         if len(data) < count * int(form[1:]):
             raise ValueError("it ends early")
         return [int(number) for number in np.frombuffer(data, self.order + form, count)]
 
-    def decompress(self, data: bytes) -> bytes:
+    def decompress(self, data: memoryview) -> memoryview:
         unpacker = zlib.decompressobj()
-        unpacked = unpacker.decompress(data, self.budget)
-        if not unpacker.eof:
-            raise ValueError(f"a compressed element is cut off, or longer than {LIMIT:,} bytes")
+        # One byte more than is left: a limit of 0 would be none.
+        unpacked = unpacker.decompress(data, self.budget + 1)
         self.budget -= len(unpacked)
-        return unpacked
+        if self.budget < 0 or not unpacker.eof:
+            raise ValueError(f"compressed elements are cut off, or longer than {LIMIT:,} bytes")
+        return memoryview(unpacked)
 
-    def array(self, body: bytes) -> tuple[int, list[int], str, list[tuple[int, bytes]]]:
+    def array(self, body: memoryview) -> tuple[int, list[int], str, list[tuple[int, memoryview]]]:
         """Class, dimensions, name and the remaining elements of an array."""
         parts = list(self.elements(body))
         if len(parts) < 3:
@@ -108,9 +120,9 @@ class _Reader:
         dimensions = self.numbers("i4", parts[1][1], len(parts[1][1]) // 4)
         if flags & _COMPLEX:
             raise ValueError("an array is complex")
-        return flags & 0xFF, dimensions, parts[2][1].decode("ascii", errors="replace"), parts[3:]
+        return flags & 0xFF, dimensions, bytes(parts[2][1]).decode("ascii", errors="replace"), parts[3:]
 
-    def matrix(self, element: tuple[int, bytes]) -> Matrix:
+    def matrix(self, element: tuple[int, memoryview]) -> Matrix:
         kind, body = element
         if kind != _MATRIX:
             raise ValueError(f"a cell has an element of type {kind} in place of a matrix")

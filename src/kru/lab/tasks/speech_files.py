@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from kru.lab.data import DataError
 from kru.lab.data.archive import open_archive, read_member
-from kru.lab.tasks.audio import read_samples
+from kru.lab.tasks.audio import RECORDING_LIMIT, read_samples
 from kru.lab.tasks.phones import PHONES
 
 Reader = Callable[[], bytes]
+
+LABELS_LIMIT = 2**18
+"""How many bytes a file of labels may have; TIMIT's longest has 2,000."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,28 @@ def open_corpus(corpus: Path) -> Iterator[list[Utterance]]:
     """All utterances of a corpus, ordered by part, speaker and sentence, to be read inside the context."""
     if corpus.is_dir():
         files = [file for file in corpus.rglob("*") if _belongs(file.name) and file.is_file()]
-        yield _utterances(corpus, {file.relative_to(corpus).as_posix(): file.read_bytes for file in files})
+        yield _utterances(
+            corpus, {file.relative_to(corpus).as_posix(): partial(_read_file, file) for file in files}
+        )
         return
     if not corpus.exists():
         raise DataError(f"{corpus}: missing; expected the directory or zip of a corpus in TIMIT's layout")
     with open_archive(corpus) as archive:
         members = [name for name in archive.namelist() if _belongs(name)]
-        yield _utterances(corpus, {name: partial(read_member, archive, name) for name in members})
+        yield _utterances(
+            corpus, {name: partial(read_member, archive, name, _limit(name)) for name in members}
+        )
+
+
+def _limit(name: str) -> int:
+    return RECORDING_LIMIT if name.lower().endswith(".wav") else LABELS_LIMIT
+
+
+def _read_file(file: Path) -> bytes:
+    size, limit = file.stat().st_size, _limit(file.name)
+    if size > limit:
+        raise DataError(f"{file}: expected at most {limit:,} bytes, got {size:,}")
+    return file.read_bytes()
 
 
 def _belongs(name: str) -> bool:
