@@ -1,8 +1,24 @@
 """Files that survive crashes: written whole or not at all, and locks that end with their process."""
 
+import contextlib
 import errno
+import glob
 import os
+import secrets
 from pathlib import Path
+from types import ModuleType
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+UNFINISHED = ".tmp"
+"""How the names of files end that are not whole yet."""
+CHUNK = 2**26
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""For `os.open`: fail on a symbolic link, which may lead anywhere."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -14,18 +30,47 @@ def write_atomically(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: expected a file or a new name, got a folder, a device or a pipe")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One fixed name: a process that is killed here leaves at most one such file, which the next call reuses.
-    unfinished = path.with_name(path.name + ".tmp")
+    remove_left_over(path)
+    unfinished, descriptor = _create_unfinished(path)
     try:
-        with open(unfinished, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest[:CHUNK]) :]
+        os.fsync(descriptor)
         os.replace(unfinished, path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(descriptor)
     sync_directory(path.parent)
+
+
+def _create_unfinished(path: Path) -> tuple[Path, int]:
+    """A new file beside `path`, under a name that nobody can guess, locked for as long as its descriptor is open."""
+    while True:
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+        # Never a file or a link that is there already; the umask says who may read.
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
+        _lock(descriptor, wait=True)
+        # Before it was locked, another writer could take it for one that was left over.
+        if os.fstat(descriptor).st_nlink:
+            return unfinished, descriptor
+        os.close(descriptor)
+
+
+def remove_left_over(path: Path) -> None:
+    """Remove what killed processes left of files that were to become `path`: those which nobody has locked."""
+    if fcntl is None:
+        return
+    for left in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}{UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left, os.O_WRONLY | os.O_NONBLOCK | NO_LINK)
+            try:
+                if _lock(descriptor, wait=False):
+                    left.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def expect_folder(path: Path) -> None:
@@ -68,20 +113,26 @@ def lock_file(path: Path, *, wait: bool) -> int | None:
     and over NFS. Where the system has no such locks (Windows), nothing is locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | NO_LINK, 0o666)
     try:
-        import fcntl
-    except ImportError:
-        return descriptor
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+        if _lock(descriptor, wait=wait):
+            return descriptor
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Lock an open file; whether that was possible. Where the system has no such locks, it always is."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def unlock_file(descriptor: int) -> None:
