@@ -276,6 +276,18 @@ def test_text_is_generated_repeatably(tmp_path, monkeypatch, capsys) -> None:
         assert f"bits per {'byte' if extra else 'character'}" in capsys.readouterr().out
 
 
+def test_what_is_not_installed_is_named(tmp_path) -> None:
+    code = (
+        "import sys; sys.modules['sklearn'] = None; from kru.lab.cli import main;"
+        "sys.exit(main(['fit', 'd.csv', '-o', 'm']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert done.stderr == "kru fit: scikit-learn: not installed; run pip install 'kru[estimators]'\n"
+
+
 def test_ctrl_c_saves_the_weights_so_far(tmp_path) -> None:
     np.savez(tmp_path / "d.npz", X=np.random.default_rng(0).normal(size=(20, 1, 30)), y=np.arange(20) % 2)
     command = [sys.executable, "-m", "kru", "fit", "d.npz", "-o", "m.safetensors", "--steps", "100000"]

@@ -15,6 +15,8 @@ from kru.estimators.files import Data, read, read_frame, row_number
 Kind = Literal["classifier", "regressor", "forecaster", "text"]
 TEXT = (".txt", ".text", ".md")
 """Endings of files that are taken for text."""
+TABLES = (".csv", ".parquet")
+"""Endings of files with columns."""
 
 
 class Guess(NamedTuple):
@@ -29,7 +31,7 @@ def guess_kind(path: str | Path, columns: Columns) -> Guess:
     path = Path(path)
     if path.suffix.lower() in TEXT:
         return Guess("text", f"{path.name} is text")
-    if path.suffix.lower() in (".csv", ".parquet") and path.is_file():
+    if path.suffix.lower() in TABLES and path.is_file():
         if columns.target is None:
             return Guess("forecaster", "no target is given")
         names = read_frame(path).columns
@@ -57,7 +59,8 @@ def read_labelled(
     """
     data = read(path, **_reading(columns))
     if data.y is None:
-        raise ValueError(f"{path}: expected targets, got none; name their column by --target")
+        advice = "; --target names their column" if Path(path).suffix.lower() in TABLES else ""
+        raise ValueError(f"{path}: expected targets, got none{advice}")
     if numbers and data.y.dtype.kind not in "biuf":
         raise ValueError(
             f"{path}: case {data.names[0]}: expected a number as target, got {data.y.tolist()[0]!r}"

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(name, message, 2 if is_wrong_path(error) else 1)
     except MemoryError as error:
         return _fail(name, f"not enough memory{f' ({error})' if str(error) else ''}", 1)
-    except RuntimeError as error:
+    except (RuntimeError, ModuleNotFoundError) as error:
         return _fail(name, str(error) or type(error).__name__, 1)
     except KeyboardInterrupt:
         print(f"kru {name}: interrupted", file=sys.stderr)
