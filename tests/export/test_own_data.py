@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from kru.estimators import KRUClassifier, KRULanguageModel, KRURegressor, load
 from kru.estimators.files import read
+from kru.estimators.sources import read_unlabelled
 from kru.export import c99, javascript, onnx
 from kru.export.source import network_from
 from kru.export.torch_modules import Sequence, Step
@@ -274,6 +276,51 @@ def test_text_is_generated_repeatably(tmp_path, monkeypatch, capsys) -> None:
         assert capsys.readouterr().out == text
         assert main(["evaluate", "m", "t.txt"]) == 0
         assert f"bits per {'byte' if extra else 'character'}" in capsys.readouterr().out
+
+
+def wav_folder(folder: Path) -> list[str]:
+    for index in range(6):
+        name, speed = ("low", 0.1) if index % 2 else ("high", 0.6)
+        samples = (8000 * np.sin(speed * np.arange(60 + index))).astype("<i2")
+        with wave.open(str(folder / f"{name}_{index}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(samples.tobytes())
+    return [str(folder), "--label-pattern", "^([a-z]+)_"]
+
+
+def wide_parquet(folder: Path) -> list[str]:
+    pd = pytest.importorskip("pandas")
+    values = np.random.default_rng(0).normal(size=(6, 5))
+    frame = pd.DataFrame(values, columns=[f"t{index}" for index in range(5)]).assign(label=["p", "n"] * 3)
+    frame.to_parquet(folder / "d.parquet")
+    return [str(folder / "d.parquet"), "--target", "label"]
+
+
+def npz_of_numbers(folder: Path) -> list[str]:
+    X = np.random.default_rng(0).normal(size=(6, 2, 5))
+    np.savez(folder / "d.npz", X=X, speed=X[:, 0].mean(1))
+    return [str(folder / "d.npz"), "--target", "speed"]
+
+
+@pytest.mark.parametrize("write", [wav_folder, wide_parquet, npz_of_numbers])
+def test_other_forms_of_data(write, tmp_path, capsys) -> None:
+    folder, model = tmp_path / "data", tmp_path / "m.safetensors"
+    folder.mkdir()
+    data = write(folder)
+    short = ["--steps", "3", "--units", "8", "--quiet", "--test", data[0]]
+    assert main(["fit", *data, *short, "-o", str(model)]) == 0, capsys.readouterr().err
+    assert re.search(r"accuracy|R2", capsys.readouterr().out)
+    assert main(["predict", str(model), data[0]]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert len(rows) == 6
+    estimator = load(model)
+    cases = read_unlabelled(data[0], estimator.columns_, missing="error").X
+    compiled = Compiled(c99(estimator, tmp_path / "c"))
+    outputs = compiled_results(compiled, list(cases))
+    if isinstance(estimator, KRUClassifier):
+        assert [label_of(compiled, y) for y in outputs] == [row["prediction"] for row in rows]
+    else:
+        np.testing.assert_allclose(np.ravel(outputs), [float(row["prediction"]) for row in rows], atol=1e-5)
 
 
 def test_what_is_not_installed_is_named(tmp_path) -> None:
