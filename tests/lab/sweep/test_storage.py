@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -11,7 +12,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from kru.lab.cli import main
+from kru.lab.commands.sweep import _without_storage
 from kru.lab.run import RunError
+from kru.lab.sweep.crew import run_crew
 from kru.lab.sweep.locks import LockLostError
 from kru.lab.sweep.storage import Store, remove_cut_line
 
@@ -37,8 +40,8 @@ def test_a_password_is_never_shown():
 @pytest.mark.parametrize(
     ("name", "contents", "message"),
     [
-        ("x.journal", b'{"a": 1}\n', "expected the journal of a study, got another file"),
-        ("x.journal", b"[]\n", "expected the journal of a study, got another file"),
+        ("x.journal", b'{"a": 1}\n', "expected the journal of a sweep, got another file"),
+        ("x.journal", b"[]\n", "expected the journal of a sweep, got another file"),
         ("x.db", bytes(range(128, 256)), "file is not a database; name another --storage"),
     ],
 )
@@ -154,3 +157,69 @@ def test_a_sweep_goes_on_after_a_restart_of_the_server(small, postgres, capsys):
     thread.join()
     assert code == 0
     assert "2 trials (2 complete)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "postgresql+psycopg://me:s3cret@w0rd@host/db",
+        "postgresql+psycopg://me:s3cret/w0rd@x@host/db",
+        "postgresql+psycopg://me/s3cret:w0rd@host/db",
+        "postgresql+psycopg://me:s3cret:w0rd/db",
+        "postgresql:/me:s3cret-w0rd@host/db",
+        "postgresql:me-s3cret-w0rd",
+        "me:s3cret-w0rd@host/db",
+        "mysql://me:s3cret-w0rd@host/db",
+        "sqlite://me:s3cret-w0rd@host/db?password=s3cret",
+    ],
+)
+def test_a_storage_that_cannot_be_read_keeps_its_password(where):
+    with pytest.raises(ValueError, match=r"^storage: ") as caught:
+        Store(where)
+    assert not re.search("s3cret|w0rd", str(caught.value))
+
+
+def test_messages_have_no_password_from_the_parameters():
+    store = Store("postgresql+psycopg://me:s3cret@host/db?password=w0rd")
+    assert str(store) == "postgresql+psycopg://me:***@host/db"
+
+
+def test_workers_have_the_storage_in_their_environment(tmp_path, monkeypatch):
+    started = []
+
+    class Ended:
+        returncode, pid = 0, 1
+
+        def __init__(self, command, env, **options):
+            started.append((command, env))
+
+        def poll(self):
+            return 0
+
+        wait = poll
+
+    monkeypatch.setattr("kru.lab.sweep.crew.subprocess.Popen", Ended)
+    url = "postgresql+psycopg://me:s3cret@host/db"
+    arguments = ["copy-1000-kru", "--storage", url, f"--storage={url}", "--trials", "3"]
+    assert run_crew(["sweep", *_without_storage(arguments)], 2, url) == 0
+    for command, environment in started:
+        assert "s3cret" not in " ".join(command)
+        assert environment["KRU_STORAGE"] == url
+
+
+def test_a_damaged_journal_is_one_line(tmp_path, capsys):
+    path = tmp_path / "x.journal"
+    with Store(str(path)).open() as storage:
+        study = optuna.create_study(storage=storage, study_name="copy-1000-kru")
+        study.set_user_attr("settings", {"space": {}})
+        study.add_trial(optuna.trial.create_trial(value=1.0))
+    whole = path.read_text().splitlines(keepends=True)
+    for line in range(len(whole)):
+        entry = json.loads(whole[line])
+        for key in [key for key in entry if key != "worker_id"]:
+            for other in (None, [], 99, {}):
+                changed = json.dumps({**entry, key: other}) + "\n"
+                path.write_text("".join([*whole[:line], changed, *whole[line + 1 :]]))
+                code = main(["sweep", "copy-1000-kru", "--show", "--storage", str(path)])
+                assert code in (0, 1, 2)
+                assert capsys.readouterr().err.count("\n") == (code > 0)

@@ -42,13 +42,19 @@ def run(arguments: Sequence[str]) -> int:
     else:
         recipe, model = read_weights(weights_path(options.weights))
         about = {"origin": f"{recipe.name} seed {recipe.seed}", "symbols": recipe.task.sizes.symbols}
-    written: export.Export
-    if options.to in ("c99", "js"):
-        source = export.c99 if options.to == "c99" else export.javascript
-        written = source(model, options.out, name=options.name, int8=options.int8, **about)
-    else:
-        write = export.onnx if options.to == "onnx" else export.program
-        written = write(model, options.out, name=options.name, **about)
+    try:
+        written = _write(options, model, about)
+    except TypeError as error:
+        # How the library refuses a model that a format cannot express.
+        raise ValueError(f"{options.weights}: cannot be exported to {options.to} ({error})") from error
     files = [f"{file}  {file.stat().st_size:,} bytes" for file in written.files]
     print("\n".join([*files, *written.notes]))
     return 0
+
+
+def _write(options: Options, model: Source, about: dict[str, Any]) -> export.Export:
+    if options.to in ("c99", "js"):
+        source = export.c99 if options.to == "c99" else export.javascript
+        return source(model, options.out, name=options.name, int8=options.int8, **about)
+    write = export.onnx if options.to == "onnx" else export.program
+    return write(model, options.out, name=options.name, **about)

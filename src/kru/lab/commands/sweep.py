@@ -1,5 +1,6 @@
 """`kru sweep RECIPE`."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class Options:
     name: Annotated[str, tyro.conf.arg(aliases=["--study"])] = ""
     """name by which workers join the sweep; default: the name of the recipe"""
     storage: str = ""
-    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; else a file in the folder of the runs"""
+    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; else KRU_STORAGE, else a file in the folder of
+    the runs"""
     out: Path | None = None
     """folder of the runs; default: runs/sweeps/NAME"""
     data_dir: Path | None = None
@@ -102,7 +104,7 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
                 work(sweep, run_options, Stop(options.parent))
         if options.workers > 1:
             imports = [f"--import={module}" for module in IMPORTED]
-            code = run_crew(["sweep", *arguments, *imports, "--storage", store.where], options.workers)
+            code = run_crew(["sweep", *_without_storage(arguments), *imports], options.workers, store.where)
             if code:
                 return code
     except Interrupted as stop:
@@ -112,13 +114,37 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
     return 0 if options.parent else _show(options)
 
 
+def _without_storage(arguments: Sequence[str]) -> list[str]:
+    """The arguments but for --storage.
+
+    >>> _without_storage(["copy", "--storage", "x.journal", "--storage=y.journal", "--best", "3"])
+    ['copy', '--best', '3']
+    """
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--storage":
+            next(rest, None)
+        elif not argument.startswith("--storage="):
+            kept.append(argument)
+    return kept
+
+
 def _show(options: Options) -> int:
     from kru.lab.sweep.show import draw_findings, read_findings, summary
     from kru.lab.sweep.sweep import look_at
 
-    with look_at(_name(options), _store(options)) as study:
-        findings = read_findings(study)
-    print(summary(findings, options.best))
+    store = _store(options)
+    try:
+        with look_at(_name(options), store) as study:
+            findings = read_findings(study)
+        text = summary(findings, options.best)
+    except (LookupError, TypeError, AttributeError, AssertionError) as error:
+        # What optuna and the lines above raise depends on which line of a journal is damaged, and how.
+        raise ValueError(
+            f"storage {store}: expected a sweep, got damaged contents ({type(error).__name__}: {error})"
+        ) from error
+    print(text)
     if options.show:
         for path in draw_findings(findings, _folder(options) / "figures"):
             print(f"figure: {path}")
@@ -135,10 +161,10 @@ def _folder(options: Options) -> Path:
 
 def _store(options: Options) -> "Store":
     """The storage that was named; else the file in the folder, SQLite if one worker starts the sweep."""
-    from kru.lab.sweep.storage import Store
+    from kru.lab.sweep.storage import VARIABLE, Store
 
-    if options.storage:
-        store = Store(options.storage)
+    if named := options.storage or os.environ.get(VARIABLE):
+        store = Store(named)
     else:
         single, several = (Store(str(_folder(options) / f"study{kind}")) for kind in (".db", ".journal"))
         store = single if single.exists() or (options.workers == 1 and not several.exists()) else several

@@ -8,18 +8,20 @@ import time
 from collections.abc import Sequence
 
 from kru.lab.run import RunError
+from kru.lab.sweep.storage import VARIABLE
 from kru.training.interrupt import Interrupted, Interruptible
 
 POLL = 0.1
 
 
-def run_crew(arguments: Sequence[str], workers: int) -> int:
+def run_crew(arguments: Sequence[str], workers: int, storage: str) -> int:
     """Start so many workers, wait until they are done; the exit code of one that failed, else 0.
 
     A worker that is killed is not replaced: the others take up its trial.
 
     Args:
-        arguments: of `kru`, for one worker.
+        arguments: of `kru`, for one worker, without the storage.
+        storage: which workers read from their environment: it may be a URL with a password.
 
     Raises:
         Interrupted: a signal came; the workers have stopped, each with a checkpoint.
@@ -28,7 +30,7 @@ def run_crew(arguments: Sequence[str], workers: int) -> int:
     command = [sys.executable, "-m", "kru", *arguments, "--workers", "1", "--parent", str(os.getpid())]
     # Workers that each have a thread for every core would wait for each other.
     threads = str(max(1, (os.cpu_count() or 1) // workers))
-    environment = {"OMP_NUM_THREADS": threads, **os.environ}
+    environment = {"OMP_NUM_THREADS": threads, **os.environ, VARIABLE: storage}
     with Interruptible() as stop:
         # A session of its own: Ctrl-C in the terminal reaches this process alone, which hands it on once.
         crew = [subprocess.Popen(command, env=environment, start_new_session=True) for _ in range(workers)]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from kru.lab.sweep.locks import FileLocks, Locks, PostgresLocks
 from kru.training.files import lock_file, unlock_file
 
 SQLITE, JOURNAL = ".db", ".journal"
+VARIABLE = "KRU_STORAGE"
+"""The environment variable that names a storage; other users can see arguments of a process, but not this."""
+UNREADABLE = "a URL that cannot be read"
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
 DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 
@@ -28,28 +33,38 @@ class Store:
     where: str
 
     def __post_init__(self) -> None:
+        # Messages never repeat what cannot be read: a part of it may be a password.
+        expected = (
+            f"storage: expected a path ending in {SQLITE} (SQLite, one process) or {JOURNAL} (several), or "
+            "postgresql+psycopg://USER@HOST/DATABASE"
+        )
         if self.is_server:
             try:
-                dialect = make_url(self.where).get_dialect().name
-            except (ArgumentError, ImportError) as error:
+                url = make_url(self.where)
+                dialect = url.get_dialect().name
+            except ImportError as error:
                 raise ValueError(f"storage: {error}") from error
+            except (ArgumentError, ValueError):
+                raise ValueError(f"{expected}, got {UNREADABLE}") from None
+            if "@" in f"{url.username}{url.host}{url.database}":
+                raise ValueError(
+                    f"{expected}, got {UNREADABLE}: write @ as %40, / as %2F and : as %3A in a password"
+                )
             if dialect == "postgresql":
                 return
         elif self.where.endswith((SQLITE, JOURNAL)):
             return
-        raise ValueError(
-            f"storage: expected a path ending in {SQLITE} (SQLite, one process) or {JOURNAL} (several), or "
-            f"postgresql+psycopg://USER@HOST/DATABASE, got {self}"
-        )
+        raise ValueError(f"{expected}, got {self}")
 
     def __str__(self) -> str:
         """For messages, without a password."""
         if not self.is_server:
-            return self.where
+            return UNREADABLE if "@" in self.where or _SCHEME.match(self.where) else self.where
         try:
-            return make_url(self.where).render_as_string()
-        except ArgumentError:
-            return "a URL that cannot be read"
+            # Parameters may have a password too.
+            return make_url(self.where).set(query={}).render_as_string()
+        except (ArgumentError, ValueError):
+            return UNREADABLE
 
     @property
     def is_server(self) -> bool:
