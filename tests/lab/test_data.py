@@ -140,6 +140,24 @@ def test_a_broken_connection_is_continued(server: Server, tmp_path: Path) -> Non
     assert server.requested == [None, "bytes=100000-", "bytes=150000-"]
 
 
+def test_a_download_follows_no_link(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"")
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/file.bin.part").symlink_to(tmp_path / "victim")
+    with pytest.raises(DataError, match="cannot write"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    assert (tmp_path / "victim").read_bytes() == b""
+
+
+def test_a_download_has_a_limit_of_time(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TOTAL_SECONDS", 0.0)
+    with pytest.raises(DataError, match="not done after 0 s"):
+        data.fetch(["toy"], tmp_path, progress=False)
+    assert len(server.requested) == 1
+
+
 def test_a_later_call_continues(server: Server, tmp_path: Path) -> None:
     server.cuts = [1000] * download.ATTEMPTS
     with pytest.raises(DataError, match=r"cannot download .*try again"):

@@ -13,9 +13,12 @@ from tqdm import tqdm
 from kru.lab.data.errors import DataError
 from kru.lab.data.locate import FileStatus, data_directory, file_state, select
 from kru.lab.data.registry import DataFile
+from kru.training.files import NO_LINK
 
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 30.0
+TOTAL_SECONDS = 3600.0
+"""How long one file may take in all: a source that sends a byte now and then is given up. The next call continues."""
 CHUNK = 1 << 16
 # A source may pack an archive differently from ours, but not to many times its size.
 SIZE_FACTOR = 4
@@ -71,9 +74,10 @@ def _fetch_file(file: DataFile, path: Path, progress: bool) -> None:
 def _download(file: DataFile, part: Path, progress: bool) -> None:
     """Bring `part` to the size that the source announces, going on after a broken connection a few times."""
     limit = file.size if file.contents_sha256 is None else SIZE_FACTOR * file.size
+    deadline = time.monotonic() + TOTAL_SECONDS
     for attempt in range(ATTEMPTS):
         try:
-            _download_rest(file, part, limit, progress)
+            _download_rest(file, part, limit, deadline, progress)
         except urllib.error.HTTPError as error:
             if error.code == 416 and part.exists():
                 # The range begins at or past the end: either all is here, or the part belongs to something
@@ -85,14 +89,14 @@ def _download(file: DataFile, part: Path, progress: bool) -> None:
                 raise
             time.sleep(0.5 * 2**attempt)
         except _NETWORK_ERRORS:
-            if attempt == ATTEMPTS - 1:
+            if attempt == ATTEMPTS - 1 or time.monotonic() >= deadline:
                 raise
             time.sleep(0.5 * 2**attempt)
         else:
             return
 
 
-def _download_rest(file: DataFile, part: Path, limit: int, progress: bool) -> None:
+def _download_rest(file: DataFile, part: Path, limit: int, deadline: float, progress: bool) -> None:
     have = part.stat().st_size if part.exists() else 0
     if have >= limit:
         if file_state(file, part) == "ok":
@@ -114,8 +118,11 @@ def _download_rest(file: DataFile, part: Path, limit: int, progress: bool) -> No
             desc=Path(file.path).name,
             disable=not progress,
         )
-        with bar, open(part, "ab" if have else "wb") as stream:
-            while chunk := response.read(CHUNK):
+        with bar, open(_open_part(part, append=have > 0), "ab" if have else "wb") as stream:
+            # Not `read`, which waits until the whole chunk is there.
+            while chunk := response.read1(CHUNK):
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"not done after {TOTAL_SECONDS:,.0f} s")
                 stream.write(chunk)
                 bar.update(len(chunk))
                 have += len(chunk)
@@ -123,3 +130,9 @@ def _download_rest(file: DataFile, part: Path, limit: int, progress: bool) -> No
                     return
         if have < total:
             raise ConnectionError(f"the connection closed after {have:,} of {total:,} bytes")
+
+
+def _open_part(part: Path, *, append: bool) -> int:
+    """The descriptor of the file that a download grows in: never what a link leads to."""
+    kind = os.O_APPEND if append else os.O_TRUNC
+    return os.open(part, os.O_WRONLY | os.O_CREAT | kind | NO_LINK, 0o666)
