@@ -4,9 +4,9 @@
 
 For each size: sums of Kronecker products and, within the same limit, matrices of low rank; their test measure when the
 matrices themselves are fitted, when their products with the states that occur are, and after some further epochs; and
-the same architecture trained from scratch. The dense model is trained further as well. The record is
+the same architecture trained from scratch. Training of the dense model is continued as well. The record is
 results/compress/TASK-seedN.json, of which `kru results --out` makes a section with the figure results/compress.png. An
-interrupted run goes on where it was.
+interrupted run can be resumed.
 """
 
 import argparse
@@ -150,7 +150,7 @@ def _summary(row: dict[str, Any]) -> str:
     scratch = f", from scratch {row['scratch']['test']:.4f}" if "scratch" in row else ""
     return (
         f"{row['kind']} rank {row['rank']}, {row['parameters']} parameters: matrix {row['matrix']['test']:.4f}, "
-        f"states {row['states']['test']:.4f}, trained further {row['further']['test']:.4f}{scratch}"
+        f"states {row['states']['test']:.4f}, fine-tuned {row['further']['test']:.4f}{scratch}"
     )
 
 

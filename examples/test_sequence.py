@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("weights", type=Path, help="such as results/weights/pmnist-kru-seed1")
     parser.add_argument("index", type=int, help="which of the test sequences, from 0")
     parser.add_argument(
-        "--data-dir", type=Path, help="the data directory; else KRU_DATA, else the user's cache"
+        "--data-dir", type=Path, help="data directory; default: KRU_DATA, else the user's cache"
     )
     arguments = parser.parse_args()
     try:

@@ -15,33 +15,41 @@ class Command(NamedTuple):
 # Each command's module is imported when it is called.
 COMMANDS = {
     "fit": Command("kru.lab.commands.fit", "fit a model to data of your own: tables, arrays, sounds, text"),
-    "predict": Command("kru.lab.commands.predict", "predictions of a fitted model for a file, as CSV"),
-    "generate": Command("kru.lab.commands.generate", "text from a fitted language model"),
-    "train": Command("kru.lab.commands.train", "train a model by a recipe, or go on with an interrupted run"),
-    "recipes": Command("kru.lab.commands.recipes", "list the recipes, with parameters and expected minutes"),
-    "evaluate": Command(
-        "kru.lab.commands.evaluate", "measure a model on your file, or weights on the test data"
+    "predict": Command("kru.lab.commands.predict", "write the predictions of a fitted model for a file, as CSV"),
+    "generate": Command("kru.lab.commands.generate", "generate text with a fitted language model"),
+    "train": Command("kru.lab.commands.train", "train a model from a recipe, or resume an interrupted run"),
+    "recipes": Command(
+        "kru.lab.commands.recipes", "list the recipes, with parameter counts and expected minutes"
     ),
-    "results": Command("kru.lab.commands.results", "the paper's tables with our figures beside the paper's"),
+    "evaluate": Command(
+        "kru.lab.commands.evaluate", "evaluate a fitted model on a file, or weights on the test set"
+    ),
+    "results": Command(
+        "kru.lab.commands.results", "print the paper's tables, with our figures next to the paper's"
+    ),
     "plot": Command("kru.lab.commands.plot", "draw learning curves and wall-clock curves as PNG and SVG"),
-    "inspect": Command("kru.lab.commands.inspect", "parameters, spectrum and distance from unitary of a run"),
+    "inspect": Command(
+        "kru.lab.commands.inspect", "show parameter counts, spectrum and distance from unitary of a run"
+    ),
     "reproduce": Command(
         "kru.lab.commands.reproduce", "run everything behind a table or figure of the paper"
     ),
     "study": Command(
-        "kru.lab.commands.study", "vary one setting over several seeds, as in the paper's last part"
+        "kru.lab.commands.study", "vary one setting over several seeds, as in the last section of the paper"
     ),
     "sweep": Command(
         "kru.lab.commands.sweep", "search for good settings of a recipe, with any number of workers"
     ),
     "compress": Command(
-        "kru.lab.commands.compress", "replace a trained model's recurrent matrices by small factors"
+        "kru.lab.commands.compress", "replace the recurrent matrices of a trained model by small factors"
     ),
     "export": Command(
-        "kru.lab.commands.export", "write a model as C99, JavaScript, ONNX or torch.export programs"
+        "kru.lab.commands.export", "export a model as C99, JavaScript, ONNX or torch.export programs"
     ),
-    "data": Command("kru.lab.commands.data", "list, fetch, check and generate data"),
-    "doctor": Command("kru.lab.commands.doctor", "what is slow or missing on this machine, and what to do"),
+    "data": Command("kru.lab.commands.data", "list, download, check and generate data"),
+    "doctor": Command(
+        "kru.lab.commands.doctor", "report what is slow or missing on this machine, and how to fix it"
+    ),
 }
 
 
@@ -64,13 +72,14 @@ def usage() -> str:
     lines = [
         "usage: kru COMMAND ...",
         "",
-        "Recurrent networks with Kronecker factors: fit them to your own data, reproduce the paper.",
+        "Fit recurrent networks with Kronecker factors to your own data, or reproduce the paper.",
         "",
     ]
     lines += [f"  {name:{width}}  {command.help}" for name, command in COMMANDS.items()]
     lines += [
         "",
-        "`kru COMMAND --help` says more. To begin: kru fit DATA -o MODEL, or kru train copy-1000-kru",
+        "`kru COMMAND --help` lists the options of a command.",
+        "To start: kru fit DATA -o MODEL, or kru train copy-1000-kru",
         "`kru COMMAND --import MODULE ...` imports a module with your own models and tasks first.",
     ]
     return "\n".join(lines)

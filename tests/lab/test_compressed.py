@@ -1,4 +1,4 @@
-"""kru compress: a run's recurrent matrices replaced, measured and trained further."""
+"""kru compress: a run's recurrent matrices replaced, evaluated and fine-tuned."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def test_trained_further_and_gone_on_with(dense, tmp_path, capsys):
     arguments = ["compress", str(dense), "--factors", "3", "4", "--rank", "2", "--fine-tune", "--steps", "9"]
     arguments += ["--out", str(out), "--quiet"]
     assert main(arguments) == 0
-    assert "trained further: tiny-compressed seed 3" in capsys.readouterr().out
+    assert "fine-tuned: tiny-compressed seed 3" in capsys.readouterr().out
     result = read_result(out / "result.json")
     assert result["steps"] == 9
     assert result["command"] == f"kru {' '.join(arguments)}"

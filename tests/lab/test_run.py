@@ -66,7 +66,7 @@ def test_a_signal_stops_with_a_checkpoint(number, code, tiny, tmp_path, capsys):
     assert process.returncode == code
     last = errors.strip().splitlines()[-1]
     assert "stopped with a checkpoint" in last
-    assert last.endswith("the same command goes on")
+    assert last.endswith("run the same command to resume")
     assert "Traceback" not in errors
     more = str(Checkpoint.load(out / "checkpoint.safetensors").progress.step + 10)
     assert main(["train", tiny, "--steps", more, "--out", str(out), "--resume"]) == 0

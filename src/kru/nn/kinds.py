@@ -30,26 +30,26 @@ Nonlinearity = Literal["modrelu", "tanh", "relu", "leaky_relu", "identity"]
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The recurrent layers and the linear read-out; what every kind has. Made by `model_settings`."""
+    """Settings that every kind of model has: recurrent layers and a linear read-out. Created by `model_settings`."""
 
     kind: str
-    """which layer: kru, kru-lstm, kru-gru, rnn, lstm, gru, rc-urnn, fc-urnn, ornn, eurnn, exprnn, antisymmetric,
+    """kind of layer: kru, kru-lstm, kru-gru, rnn, lstm, gru, rc-urnn, fc-urnn, ornn, eurnn, exprnn, antisymmetric,
     antisymmetric-gated, or module:name for one of your own"""
     hidden_size: int = 128
-    """units N"""
+    """number of units N"""
     num_layers: int = 1
-    """layers, each reading the outputs of the one below"""
+    """number of stacked recurrent layers"""
     bidirectional: bool = False
-    """whether every layer also reads the sequence backwards, with weights of its own"""
+    """read the sequence in both directions, with separate weights"""
     layer_dropout: float = 0.0
-    """probability with which an entry is hidden from the next layer while training"""
+    """dropout probability between layers"""
     dropout: float = 0.0
-    """probability with which a state's entry is hidden from the output map while training"""
+    """dropout probability before the output map"""
     readout: Literal["task", "last", "mean", "all"] = "task"
-    """what the output map reads: the last real step of each sequence, the mean over its real steps, all steps, or what
-    the task asks for"""
+    """what the output map reads: the last step of each sequence (without padding), the mean over its steps, all steps,
+    or what the task needs"""
     input_scale: float = 1.0
-    """factor on the initial input weights"""
+    """scale of the initial input weights"""
 
     def __post_init__(self) -> None:
         _expect(self, 1, 2**24, "hidden_size", "num_layers")
@@ -63,11 +63,11 @@ class ModelSettings:
         _expect_positive(self, "input_scale")
 
     def __getattr__(self, name: str) -> Any:
-        # Only for names that are no field of this kind's settings.
+        # Only called for names that are not a field of this kind's settings.
         raise AttributeError(f"model.{_dashed(name)}: does not apply to {self.__dict__.get('kind', '')}")
 
     def layer_arguments(self) -> dict[str, Any]:
-        """What a kind passes on to its layer, whatever else it passes."""
+        """The arguments of the layer that these settings determine."""
         return {
             "num_layers": self.num_layers,
             "dropout": self.layer_dropout,
@@ -91,7 +91,7 @@ class DenseSettings(ModelSettings):
     """Settings of rnn, lstm and gru."""
 
     recurrent_gain: float = 1.0
-    """factor on the initial recurrent matrix W; below 1, the past fades from the start"""
+    """scale of the initial recurrent matrix W; below 1, the network forgets from the start"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,17 +106,17 @@ class KroneckerSettings(ModelSettings):
     """Settings of kru-lstm and kru-gru."""
 
     factors: tuple[int, ...] = ()
-    """sizes of the Kronecker factors; none: the prime factors of N"""
+    """sizes of the Kronecker factors; default: the prime factors of N"""
     rank: int = 1
-    """how many Kronecker products the recurrent matrix is the sum of"""
+    """number of Kronecker products that are summed in the recurrent matrix"""
     low_rank: bool = False
-    """whether those are products of a column and a row, so that the matrix has the rank `rank`, in place of factors"""
+    """use a matrix of low rank, `rank`, instead of Kronecker factors"""
     constraint: Literal["soft", "exact", "none"] = "soft"
-    """how factors are kept unitary: soft by the penalty, exact by construction"""
+    """how factors are kept unitary: soft: by the penalty; exact: by construction; none: not at all"""
     train_recurrent: bool = True
-    """whether the recurrent matrix is trained or stays as drawn"""
+    """train the recurrent matrix; otherwise it keeps its initial values"""
     recurrent_gain: float = 1.0
-    """factor on the initial recurrent matrix W; below 1, the past fades from the start (not with exact)"""
+    """scale of the initial recurrent matrix W; below 1, the network forgets from the start (not with exact)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,9 +144,9 @@ class KRUSettings(KroneckerSettings):
     field: Literal["complex", "real"] = "complex"
     """field of the states and the recurrent matrix"""
     nonlinearity: Nonlinearity = "modrelu"
-    """what acts on each new state"""
+    """nonlinearity of the states"""
     initial_bias: float = 0.0
-    """initial bias b of modReLU: 0 starts as a linear network; below 0, small states are forgotten"""
+    """initial bias b of modReLU; 0: the network starts linear; below 0: small states are forgotten"""
 
     def layer_arguments(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("field", "nonlinearity", "initial_bias")}
@@ -158,11 +158,11 @@ class UnitarySettings(ModelSettings):
     """Settings of rc-urnn, fc-urnn and exprnn."""
 
     nonlinearity: Nonlinearity = "modrelu"
-    """what acts on each new state"""
+    """nonlinearity of the states"""
     train_recurrent: bool = True
-    """whether the recurrent matrix is trained or stays as drawn"""
+    """train the recurrent matrix; otherwise it keeps its initial values"""
     initial_bias: float = 0.0
-    """initial bias b of modReLU: 0 starts as a linear network; below 0, small states are forgotten"""
+    """initial bias b of modReLU; 0: the network starts linear; below 0: small states are forgotten"""
 
     def layer_arguments(self) -> dict[str, Any]:
         return {
@@ -178,7 +178,7 @@ class ReflectionsSettings(UnitarySettings):
     """Settings of ornn."""
 
     reflections: int = 0
-    """Householder reflections K; 0: N"""
+    """number of Householder reflections K; 0: N"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,7 +193,7 @@ class RotationsSettings(UnitarySettings):
     """Settings of eurnn."""
 
     capacity: int = 0
-    """layers L of rotations between neighbours; 0: the FFT arrangement, of log2 N layers"""
+    """number L of layers of rotations between neighbours; 0: the FFT arrangement with log2 N layers"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,13 +209,13 @@ class AntisymmetricSettings(ModelSettings):
     """Settings of antisymmetric and antisymmetric-gated."""
 
     train_recurrent: bool = True
-    """whether the recurrent matrix is trained or stays as drawn"""
+    """train the recurrent matrix; otherwise it keeps its initial values"""
     step: float = 0.01
-    """size epsilon of a step"""
+    """step size epsilon"""
     diffusion: float = 0.01
-    """gamma"""
+    """diffusion gamma"""
     spread: float = 1.0
-    """of the initial recurrent entries, times 1 / sqrt(N)"""
+    """standard deviation of the initial recurrent entries, times sqrt(N)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,8 +234,8 @@ class Kind:
     Attributes:
         name: what recipes call it.
         label: what tables and legends call it.
-        build: makes the layer from the input size and the settings.
-        settings: what it can be told, a frozen dataclass that extends `ModelSettings`.
+        build: builds the layer from the input size and the settings.
+        settings: its settings, a frozen dataclass that extends `ModelSettings`.
         colour, dash: of its curves, as Matplotlib spells them.
     """
 
@@ -252,7 +252,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known by its name; a name is taken once."""
+    """Register a kind under its name, which has to be unique."""
     if kind.name in KINDS and KINDS[kind.name] != kind:
         raise ValueError(f"kind: expected a name that is not taken, got {kind.name!r}")
     KINDS[kind.name] = kind
@@ -273,7 +273,7 @@ def find_kind(name: str, *, imports: bool = False) -> Kind:
 
 
 def model_settings(kind: str = "kru", hidden_size: int = 128, **settings: Any) -> ModelSettings:
-    """The settings of a kind of model; those not given have its defaults."""
+    """The settings of a kind of model; settings that are not given have their defaults."""
     expect_settings(kind, settings)
     return find_kind(kind).settings(kind=kind, hidden_size=hidden_size, **settings)
 
@@ -307,7 +307,7 @@ def build_layer(config: ModelSettings, input_size: int) -> Recurrent:
 
 
 def _layer(layer: Callable[..., Recurrent]) -> Callable[[int, ModelSettings], Recurrent]:
-    """A factory of a layer that takes its settings as they are."""
+    """A factory of a layer whose arguments are its settings."""
 
     def build(input_size: int, config: ModelSettings) -> Recurrent:
         return layer(input_size, config.hidden_size, **config.layer_arguments())
@@ -316,10 +316,10 @@ def _layer(layer: Callable[..., Recurrent]) -> Callable[[int, ModelSettings], Re
 
 
 def _dense(layer: Callable[..., Recurrent], **own: Any) -> Callable[[int, ModelSettings], Recurrent]:
-    """A factory of an ordinary layer: that of this library with one dense factor.
+    """A factory of an ordinary layer: the layer of this library with one dense factor.
 
-    The same equations as in torch.nn (the tests compare them with copied weights), an orthogonal start (which favours
-    them), one bias, and several times as fast over long sequences on a CPU.
+    It has the same equations as in torch.nn (the tests compare them with copied weights), an orthogonal initial matrix
+    (which favours it) and one bias, and is several times as fast over long sequences on a CPU.
     """
 
     def build(input_size: int, config: ModelSettings) -> Recurrent:

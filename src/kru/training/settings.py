@@ -1,4 +1,4 @@
-"""What decides how a model is trained, as frozen dataclasses: optimiser, schedule, growth, validation and budget."""
+"""The settings of training as frozen dataclasses: optimiser, schedule, growth, validation and budget."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,25 +6,25 @@ from math import isfinite
 from typing import Literal
 
 BUDGET = ("steps", "epochs", "minutes")
-"""The bounds of a budget; training ends at the first of them that is reached."""
+"""The limits of a budget; training ends at the first one that is reached."""
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """RMSprop or Adam; the recurrent matrix has its own rate."""
+    """RMSprop or Adam, with a separate learning rate for the recurrent matrix."""
 
     name: Literal["rmsprop", "adam"] = "rmsprop"
-    """the optimiser"""
+    """optimiser"""
     lr: float = 1e-3
     """learning rate"""
     recurrent_scale: float = 1.0
-    """rate of the recurrent matrix over the rate of the other weights"""
+    """learning rate of the recurrent matrix, as a fraction of lr"""
     input_scale: float = 1.0
-    """rate of the input weights over the rate of the other weights"""
+    """learning rate of the input weights, as a fraction of lr"""
     decay: float = 0.9
-    """decay of RMSprop's mean square; of Adam's second moment it is 0.999"""
+    """decay of RMSprop's running mean square (Adam always uses 0.999)"""
     clip: float = 0.0
-    """bound on the norm of the gradient; 0: none. KRU seldom needs one"""
+    """maximum gradient norm; 0: no clipping, which KRU seldom needs"""
 
     def __post_init__(self) -> None:
         expect("optimizer.lr", self.lr, "above 0", lambda value: value > 0)
@@ -36,16 +36,16 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    """How the rates fall: over the budget, and when the validation measure does not improve."""
+    """How the learning rates fall: over the budget, and when the validation measure stops improving."""
 
     shape: Literal["constant", "cosine"] = "constant"
-    """cosine: the rates fall to 0 along half a cosine over the budget, which a longer budget stretches"""
+    """cosine: the learning rates fall to 0 along half a cosine over the budget"""
     factor: float = 1.0
-    """what the rates are multiplied by when validation does not improve; 1: they stay"""
+    """factor on the learning rates when validation stops improving; 1: no change"""
     patience: int = 0
-    """validations without improvement that are borne before that"""
+    """validation rounds to wait for an improvement before that"""
     stop_after: int = 0
-    """validations in a row without improvement after which training stops; 0: never"""
+    """validation rounds without improvement after which training stops; 0: never"""
 
     def __post_init__(self) -> None:
         expect("schedule.factor", self.factor, "above 0, at most 1", lambda value: 0 < value <= 1)
@@ -55,19 +55,21 @@ class ScheduleSettings:
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """How the recurrent matrix grows when the validation measure stalls; until it no longer can, rates fall
-    only over the budget and training does not stop early."""
+    """How the recurrent matrix grows when the validation measure stops improving.
+
+    While the matrix can still grow, learning rates fall only over the budget, and training does not stop early.
+    """
 
     max_parameters: int = 0
-    """recurrent parameters up to which the matrix grows; 0: it stays as it is"""
+    """maximum number of recurrent parameters to grow to; 0: no growth"""
     by: Literal["merge", "rank"] = "merge"
-    """merge: neighbouring factors become one; rank: terms are added to the sum of Kronecker products"""
+    """merge: merge neighbouring factors; rank: add terms to the sum of Kronecker products"""
     patience: int = 2
-    """validations without improvement that are borne before each step of growth"""
+    """validation rounds to wait for an improvement before each step of growth"""
     gain: float = 0.0
-    """how much better a measure must be to count as an improvement here, as a fraction of the best one"""
+    """smallest improvement that counts for growth, as a fraction of the best measure"""
     factor: float = 2.0
-    """each step goes on until there are so many times the recurrent parameters"""
+    """factor by which each step of growth multiplies the number of recurrent parameters, at least"""
 
     def __post_init__(self) -> None:
         expect("growth.max-parameters", self.max_parameters, "at least 0", lambda value: value >= 0)
@@ -78,14 +80,14 @@ class GrowthSettings:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How the validation measure is taken during training."""
+    """How often and on what data a model is validated during training."""
 
     every: int = 0
-    """steps between validations; 0: once an epoch"""
+    """steps between validation rounds; 0: once per epoch"""
     batch_size: int = 100
-    """sequences at once (of a text: streams)"""
+    """batch size of validation (for text: number of streams)"""
     sequences: int = 0
-    """validation sequences used while training; 0: all. The figures at the end are over all"""
+    """validation sequences to use during training; 0: all. The final evaluation always uses all"""
 
     def __post_init__(self) -> None:
         expect("evaluation.every", self.every, "at least 0", lambda value: value >= 0)
@@ -95,26 +97,26 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything that decides how a given model is trained on a given task."""
+    """All settings of training, apart from the model and the task."""
 
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     growth: GrowthSettings = field(default_factory=GrowthSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     batch_size: int = 20
-    """sequences in a step (of a text: streams)"""
+    """sequences per step (for text: number of streams)"""
     penalty: float = 0.0
     """strength of the soft unitary constraint"""
     average: float = 0.0
-    """decay of a running average of the weights, which is then validated and kept in their place; 0: none"""
+    """decay of a running average of the weights, which is validated and saved instead of them; 0: no average"""
     steps: int = 0
-    """budget in steps; 0: no bound. Training ends at the first bound of the three"""
+    """budget in steps; 0: no limit. Training ends at the first limit that is reached"""
     epochs: int = 0
-    """budget in passes over the training data"""
+    """budget in epochs"""
     minutes: float = 0.0
-    """budget in minutes of training; such a run is not exactly repeatable"""
+    """budget in minutes of training; not exactly reproducible"""
     seed: int = 1
-    """of the initial weights and of the order of the training data"""
+    """random seed of the initial weights and the order of the training data"""
 
     def __post_init__(self) -> None:
         expect("batch-size", self.batch_size, "at least 1", lambda value: value >= 1)
@@ -126,7 +128,7 @@ class TrainingSettings:
 
 
 def expect_budget(settings: TrainingSettings) -> None:
-    """Raise if nothing would ever end the training."""
+    """Raise if the budget has no limit."""
     if not any(getattr(settings, bound) for bound in BUDGET):
         raise ValueError("budget: expected at least one of steps, epochs and minutes above 0, got none")
 

@@ -31,7 +31,9 @@ def test_other_storages_are_refused(where):
 def test_a_password_is_never_shown():
     store = Store("postgresql+psycopg://kru:geheim@127.0.0.1:1/kru")
     assert "geheim" not in str(store)
-    with pytest.raises(RunError, match=r"^storage postgresql.*127.0.0.1.*the same command goes on") as caught:
+    with pytest.raises(
+        RunError, match=r"^storage postgresql.*127.0.0.1.*run the same command to resume"
+    ) as caught:
         store.locks()
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -188,7 +188,7 @@ def test_ctrl_c_loses_nothing(small, forks, alone):
     arguments = [*small, "--trials", "1", "--steps", "40", "--checkpoint-seconds", "0", "--out", "out"]
     printed = forks("signal", signal.SIGINT, 0, arguments=arguments)
     assert "exit code 130" in printed
-    assert "stopped; nothing is lost" in printed
+    assert "stopped; run the same command" in printed
     assert "Traceback" not in printed
     [trial] = trials("out/study.db")
     assert trial.state == TrialState.RUNNING

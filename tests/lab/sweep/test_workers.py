@@ -39,7 +39,7 @@ def test_four_workers_on_postgresql_of_which_one_is_killed(small, forks, alone, 
     found = trials(postgres, "shared")
     expect_whole(found, 6)
     # The trial of the killed worker went on where its last checkpoint was, and ended as if nothing had been.
-    assert re.search(r"trial 0 \(.*\): goes on from step [1-9]", printed)
+    assert re.search(r"trial 0 \(.*\): resumed from step [1-9]", printed)
     assert [trial.number for trial in found if "deaths" in trial.user_attrs] == [0]
     assert found[0].value == alone(found[0], 40)
     # Everybody who joined shows the same study at the end.
@@ -74,7 +74,7 @@ def test_a_crew_shares_a_journal_and_stops_together(small, forks):
     # Sent when the second trial has begun, so that both workers have one.
     printed = forks("signal", signal.SIGTERM, 1, arguments=[*arguments, "--workers", "2"])
     assert "exit code 143" in printed
-    assert printed.count("stopped; nothing is lost") == 1
+    assert printed.count("stopped; run the same command") == 1
     assert "Traceback" not in printed
     before = trials("out/study.journal")
     assert len(before) >= 2

@@ -22,35 +22,35 @@ from kru.training.interrupt import Interrupted
 
 @dataclass(frozen=True)
 class Options:
-    """Replace the recurrent matrices of a trained model by their nearest sums of Kronecker products.
+    """Replace the recurrent matrices of a trained model by the nearest sums of Kronecker products.
 
-    The compressed weights are written, measured, and on demand trained further.
+    The compressed weights are evaluated, written, and optionally fine-tuned.
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """folder of a run such as runs/jsb-lstm-seed1, or weights such as results/weights/jsb-lstm-seed1"""
     max_parameters: int = 0
-    """upper limit of the recurrent parameters; two factors and the number of terms are chosen within it"""
+    """maximum number of recurrent parameters; chooses two factors and the number of terms"""
     factors: tuple[int, ...] = ()
-    """instead of a limit: the sizes of the factors"""
+    """sizes of the factors, instead of --max-parameters"""
     rank: int = 0
-    """the number of terms; 0: as many as the limit allows, with --factors one"""
+    """number of terms; 0: as many as --max-parameters allows, or one with --factors"""
     batches: int = 20
-    """training batches for the states on which errors count; 0: the matrices for their own sake"""
+    """training batches whose states the matrices are fitted to; 0: fit the matrices themselves"""
     fine_tune: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """train the compressed model further"""
+    """fine-tune the compressed model"""
     epochs: int = 10
-    """for so many passes over the training data"""
+    """epochs of fine-tuning"""
     steps: int = 0
-    """or, where it is not 0, for so many steps"""
+    """steps of fine-tuning; 0: use --epochs"""
     rate: float = 0.5
-    """with the recipe's learning rate times this, which falls to zero on the way"""
+    """initial learning rate of fine-tuning, as a fraction of the recipe's; it falls to zero"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
     out: Path | None = None
-    """folder for the compressed weights and the run that trains them; else runs/RECIPE-compressed-seedN"""
+    """folder of the compressed weights and of the fine-tuning run; default: runs/RECIPE-compressed-seedN"""
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """show no progress"""
+    """do not show progress"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -95,22 +95,25 @@ def _fine_tune(options: Options, compressed: CompressedRun, folder: Path, argume
         )
     except Interrupted as stop:
         print(
-            f"kru compress: stopped with a checkpoint in {folder}; the same command goes on", file=sys.stderr
+            f"kru compress: stopped with a checkpoint in {folder}; run the same command to resume",
+            file=sys.stderr,
         )
         return 128 + stop.signal
     except RunError as error:
         print(f"kru compress: {error}", file=sys.stderr)
         return 1
-    print(f"trained further: {summary(result)}")
+    print(f"fine-tuned: {summary(result)}")
     return 0
 
 
 def _expect_unused(folder: Path, source: Path, *, fine_tune: bool) -> None:
-    """Raise if the compressed weights would replace those they are made of, or those of a run."""
+    """Raise if the compressed weights would replace the original weights or the weights of a run."""
     weights = folder / WEIGHTS
     if weights.exists() and weights.samefile(source):
-        raise ValueError(f"out: expected another folder than that of the weights to compress, got {folder}")
-    # What trains further goes on with its own run there, and refuses any other.
+        raise ValueError(
+            f"out: expected a folder other than the folder of the weights to compress, got {folder}"
+        )
+    # Fine-tuning resumes its own run there, and refuses any other.
     if not fine_tune and (folder / CHECKPOINT).exists():
         raise ValueError(f"out: expected a folder without a run, got {folder}, which has {CHECKPOINT}")
 

@@ -13,44 +13,44 @@ from kru.lab.report.text import columns
 
 USAGE = """usage: kru data list|fetch|check|generate ...
 
-  list               the data sets, their terms, and which files are here
-  fetch [NAME ...]   download them, continuing what was interrupted; none named: all
-  check [NAME ...]   compare the files with their sha256
+  list               list the data sets, their terms, and the files that are available
+  fetch [NAME ...]   download data sets, resuming interrupted downloads; default: all
+  check [NAME ...]   compare the files with their SHA-256 digests
   generate FOLDER    write a small corpus of generated speech in TIMIT's layout
 
-`kru data ACTION --help` says more. Data sets: """
+`kru data ACTION --help` lists the options. Data sets: """
 
 
 @dataclass(frozen=True)
 class ListOptions:
-    """The data sets, their terms, and which files are here."""
+    """List the data sets, their terms, and the files that are available."""
 
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
 
 
 @dataclass(frozen=True)
 class NamesOptions:
-    """Download data sets, or compare their files with the sha256."""
+    """Download data sets, or compare their files with their SHA-256 digests."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """which data sets; none: all"""
+    """names of the data sets; default: all"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
 
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """Write a small corpus in TIMIT's layout, spoken by eSpeak NG or, without it, made of simple signals."""
+    """Generate a small speech corpus in TIMIT's layout with eSpeak NG, or from simple signals if it is missing."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """where to write it; must not exist, or be empty. Then: kru train timit-kru --task.corpus FOLDER"""
+    """new or empty folder; train on it with: kru train timit-kru --task.corpus FOLDER"""
     speakers: int = 8
-    """how many; a quarter of them are for testing"""
+    """number of speakers; a quarter of them are in the test set"""
     sentences: int = 4
-    """of each speaker, besides the two that all read"""
+    """sentences per speaker, besides the two that all speakers read"""
     seed: int = 0
-    """chooses voices and sentences"""
+    """random seed of voices and sentences"""
 
 
 def run(arguments: Sequence[str]) -> int:

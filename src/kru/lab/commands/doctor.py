@@ -9,7 +9,7 @@ from kru.lab.machine import arithmetic, findings, versions
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """Say what is slow or missing on this machine, and what to do. The exit code is 1 if anything is slow."""
+    """Report what is slow or missing on this machine, and how to fix it. The exit code is 1 if anything is slow."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,23 +17,22 @@ from kru.training.task import Problem
 
 @dataclass(frozen=True)
 class Options:
-    """Measure trained weights on the data of their task, or a model that `kru fit` wrote on a file."""
+    """Evaluate trained weights on their task, or a model written by `kru fit` on a file."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
     """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
     data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
     """for a model that `kru fit` wrote: the data to measure on"""
     split: Literal["test", "valid", "train"] = "test"
-    """the data to measure on"""
+    """the split to evaluate on"""
     length: int = 0
-    """T of copy memory or adding, to see how weights do with sequences that they were not trained on; 0: as the
-    recipe has it"""
+    """sequence length T for copy memory or adding, other than in training; 0: the length in the recipe"""
     sequences: int = 0
-    """about how many sequences to use; 0: all"""
+    """approximate number of sequences to use; 0: all"""
     batch_size: int = 0
-    """sequences at once; 0: as the recipe has it"""
+    """batch size; 0: the batch size in the recipe"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
 
 
 def run(arguments: Sequence[str]) -> int:

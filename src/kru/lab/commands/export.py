@@ -17,18 +17,18 @@ from kru.lab.run import weights_path
 
 @dataclass(frozen=True)
 class Options:
-    """Write a trained model as ONNX, as C99 for microcontrollers, as JavaScript, or as torch.export programs."""
+    """Export a trained model as C99, JavaScript, ONNX or torch.export programs."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
     """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
     to: Literal["onnx", "c99", "js", "pt2"]
-    """the format"""
+    """format to export to"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
-    """a new folder for the files"""
+    """new folder for the files"""
     name: str = "model"
-    """how files, and identifiers in C, begin"""
+    """name of the files, and prefix of the identifiers in C"""
     int8: bool = False
-    """c99, js: store large matrices as integers of 8 bits with a scale for each row"""
+    """c99, js: store large matrices as 8-bit integers with one scale per row"""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -15,12 +15,12 @@ from kru.training.files import expect_folder
 
 @dataclass(frozen=True)
 class Options:
-    """Parameters by part, spectrum, and distance from unitary over training, of a run or of weights."""
+    """Show parameter counts, spectrum, and distance from unitary during training, for a run or for weights."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """folder of a run such as runs/jsb-kru-seed1, or weights such as results/weights/jsb-kru-seed1"""
     out: Path | None = None
-    """folder of the plots; else figures in the run's folder, or figures/NAME beside the weights"""
+    """folder of the plots; default: figures in the folder of the run, or figures/NAME next to the weights"""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -16,15 +16,15 @@ from kru.training.files import expect_folder
 
 @dataclass(frozen=True)
 class Options:
-    """Draw learning curves of recorded runs, as PNG and SVG: the paper's figures, and one for each other task."""
+    """Draw learning curves of recorded runs as PNG and SVG: the paper's figures, and one figure per other task."""
 
     figures: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """which: copy, adding, mnist, ptb, music, timit, wall-clock; none: all that have runs, and those of
-    your own tasks and recipes"""
+    """figures to draw: copy, adding, mnist, ptb, music, timit, wall-clock; default: all that have runs, and figures
+    of your own tasks and recipes"""
     results: Path = Path("results")
     """folder of RECIPE-seedN.json files, or of runs"""
     out: Path | None = None
-    """folder of the figures; else the folder figures in that of the results"""
+    """folder of the figures; default: figures in the folder of the results"""
 
 
 def run(arguments: Sequence[str]) -> int:

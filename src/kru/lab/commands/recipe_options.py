@@ -11,9 +11,8 @@ from kru.nn.kinds import expect_settings, find_kind, known_settings
 from kru.training.settings import BUDGET
 
 RECIPE_HELP = """\
-RECIPE is a name that `kru recipes` lists, or the path of a .toml file of your own. Every setting of it can
-be changed here; the defaults shown are the recipe's. A --steps, --epochs or --minutes given here replaces
-its whole budget."""
+RECIPE is a name listed by `kru recipes`, or the path of a .toml file. Every setting of the recipe is also an
+option; the defaults shown are the recipe's. --steps, --epochs or --minutes replaces its whole budget."""
 
 
 def parse_with_recipe(

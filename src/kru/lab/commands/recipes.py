@@ -17,10 +17,10 @@ from kru.training.settings import BUDGET
 
 @dataclass(frozen=True)
 class Options:
-    """List the recipes: their models, parameters, budgets, and the minutes that these take on two cores."""
+    """List the recipes: models, parameter counts, budgets, and expected minutes on two cores."""
 
     beginning: Annotated[str, tyro.conf.Positional] = ""
-    """only those whose names begin so, such as ptb-small"""
+    """only list recipes whose name starts with this, such as ptb-small"""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -27,28 +27,27 @@ from kru.training.settings import BUDGET
 class Options:
     """Run all recipes of a table or figure of the paper, then print its table and draw its figure.
 
-    What is recorded already is skipped, and what was interrupted goes on, so the same command can be given
-    until all is done.
+    Recorded runs are skipped and interrupted runs are resumed, so the same command can be repeated until
+    everything is done.
     """
 
     target: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
     """copy, adding, mnist, ptb, music, timit or wall-clock"""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """a small version in minutes: shorter sequences or fewer steps, the same for all models"""
+    """small version that takes minutes: shorter sequences or fewer steps, the same for all models"""
     seeds: tuple[int, ...] = (1,)
-    """the seeds to run"""
+    """seeds to run"""
     results: Path | None = None
-    """where to record results; else the folder results, of wall-clock results/wall-clock, for the quick version
-    runs/quick/results"""
+    """folder to record results in; default: results (wall-clock: results/wall-clock; --quick: runs/quick/results)"""
     out: Path | None = None
-    """folder of the runs; else runs, for the quick version runs/quick. Another corpus needs another folder"""
+    """folder of the runs; default: runs (--quick: runs/quick). Use another folder for another corpus"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "reproduce", arguments)
-    # Times compare within one run only, so that of the wall-clock figure never takes what others recorded.
+    # Times can only be compared within one run, so the wall-clock figure never uses other records.
     apart = WALL_CLOCK if options.target == WALL_CLOCK and not options.quick else ""
     base = options.out or (Path("runs/quick") if options.quick else Path("runs", apart))
     results = options.results or (base / "results" if options.quick else Path("results", apart))
@@ -69,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
             _run(recipe, RunOptions(base / name, options.data_dir, results=results))
         except Interrupted as stop:
             print(
-                f"kru reproduce: stopped in {name}, with a checkpoint; the same command goes on",
+                f"kru reproduce: stopped in {name}, with a checkpoint; run the same command to resume",
                 file=sys.stderr,
             )
             return 128 + stop.signal

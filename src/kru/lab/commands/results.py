@@ -26,17 +26,17 @@ from kru.training.files import write_atomically
 
 @dataclass(frozen=True)
 class Options:
-    """Tables of recorded runs: the paper's, with our figures beside the paper's, and one for each other task."""
+    """Print tables of recorded runs: the paper's tables, with our figures next to them, and one per other task."""
 
     targets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """the paper's tables to show, runs or not: copy, adding, mnist, ptb, music, timit; none: all tables with runs"""
+    """tables of the paper to show: copy, adding, mnist, ptb, music, timit; default: all tables with runs"""
     results: Path = Path("results")
-    """folder of RECIPE-seedN.json files, or of runs; those on generated speech in its folder espeak"""
+    """folder of RECIPE-seedN.json files, or of runs; runs on generated speech are in its subfolder espeak"""
     out: Path | None = None
-    """also write a page in Markdown, such as RESULTS.md, with studies, compressed models and the figures of
+    """also write a Markdown page, such as RESULTS.md, with studies, compressed models and the figures in
     results/figures"""
     headline: Path | None = None
-    """also put the short table of the Kronecker models between the two marks <!-- results --> of this page"""
+    """also write the short table of the Kronecker models between the two marks <!-- results --> of this page"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         pages[options.out] = report(tables, beside, sections)
     if options.headline is not None:
         pages[options.headline] = put_between_marks(_page(options.headline), headline(results))
-    # Whatever is wrong with one page is said before anything is written or printed.
+    # Errors in any page are raised before anything is written or printed.
     for path, page in pages.items():
         write_atomically(path, page.encode())
     print("\n\n".join(table.plain() for table in tables))

@@ -20,10 +20,10 @@ from kru.training.interrupt import Interrupted
 
 @dataclass(frozen=True)
 class Options:
-    """Vary one thing of a recipe and fix all else, over several seeds; then print what was found and draw it.
+    """Vary one setting of a recipe over several seeds, then print a summary and draw a figure.
 
-    What is recorded already is skipped, and what was interrupted goes on, so the same command can be given
-    until all is done.
+    Recorded runs are skipped and interrupted runs are resumed, so the same command can be repeated until
+    everything is done.
     """
 
     study: Annotated[
@@ -31,23 +31,21 @@ class Options:
     ]
     """unitary: the strength of the soft unitary constraint, from none to exactly unitary factors; clipping:
     gradient clipping with and without that constraint, at high learning rates; growth: small factors, a
-    dense matrix, and what grows from the one to the other"""
+    dense matrix, and models that grow from one to the other"""
     task: tuple[Literal["jsb", "piano-midi", "timit", "ptb-small"], ...] = ()
-    """the data sets, by their recipes such as jsb-kru; none: all of the study, which are jsb, piano-midi and
-    timit, for growth jsb and ptb-small"""
+    """tasks to run; default: all tasks of the study (jsb, piano-midi and timit; growth: jsb and ptb-small)"""
     seeds: tuple[int, ...] = (1, 2, 3)
-    """the seeds to run"""
+    """seeds to run"""
     epochs: int = 0
-    """passes over the training data in each run; 0: the study's own number for each data set"""
+    """epochs of each run; 0: the study's own number for each task"""
     results: Path = Path("results/studies")
-    """where to record runs, in a folder named after the study, and to draw the figure"""
+    """folder of the figure and, in a subfolder named after the study, of the records"""
     runs: Path = Path("runs/studies")
-    """where the runs themselves are, for going on after an interruption"""
+    """folder of the runs, with the checkpoints to resume from"""
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
     cpu_time: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """count seconds of the CPU, not of the wall clock: for curves over time on a machine that is busy, with
-    OMP_NUM_THREADS=1"""
+    """measure CPU time instead of wall-clock time: for curves over time on a busy machine, with OMP_NUM_THREADS=1"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -61,10 +59,10 @@ def run(arguments: Sequence[str]) -> int:
     if not options.seeds:
         raise ValueError("seeds: expected at least one, got none")
     settings = [s for task in options.task or known for s in STUDIES[options.study](task, options.epochs)]
-    # Seed by seed, so that a study which is stopped early has all settings.
+    # Seed by seed, so that a study that is stopped early has all settings.
     planned = [(setting, seed) for seed in options.seeds for setting in settings]
     missing = [(s, seed) for s, seed in planned if not is_recorded(_path(options, s, seed), s, seed)]
-    # What is wrong with a seed or with data is said before anything is run.
+    # A bad seed or missing data is reported before anything runs.
     for problem in {replace(setting.recipe, seed=seed).task for setting, seed in missing}:
         problem.load(options.data_dir)
     print(
@@ -82,7 +80,8 @@ def run(arguments: Sequence[str]) -> int:
             record = run_setting(setting, seed, run_options)
         except Interrupted as stop:
             print(
-                f"kru study: stopped in {name}, with a checkpoint; the same command goes on", file=sys.stderr
+                f"kru study: stopped in {name}, with a checkpoint; run the same command to resume",
+                file=sys.stderr,
             )
             return 128 + stop.signal
         except RunError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DESCRIPTION = f"""Search for good settings: kru sweep RECIPE --space SPACE.toml [OPTIONS]
 
 {RECIPE_HELP}
-SPACE.toml says what is varied, such as: optimizer.lr = {{low = 1e-4, high = 1e-2, log = true}}
+SPACE.toml lists the settings to vary, for example: optimizer.lr = {{low = 1e-4, high = 1e-2, log = true}}
 
 The same command resumes after Ctrl-C, a crash or kill -9. On other machines, with the same --name and
 --storage, it adds workers. --show prints the best trials so far, also while workers run."""
@@ -30,38 +30,38 @@ The same command resumes after Ctrl-C, a crash or kill -9. On other machines, wi
 
 @dataclass(frozen=True)
 class Options:
-    """What `kru sweep` takes after the name of the recipe."""
+    """Options of `kru sweep`, after the name of the recipe."""
 
     recipe: Annotated[Recipe, tyro.conf.arg(name="")]
     space: Path | None = None
     """TOML file with the fields to vary and their ranges or choices"""
     trials: int = 0
-    """trials in all; 0: every point of a grid, else 20"""
+    """total number of trials; 0: every point of a grid, or 20 with tpe"""
     workers: int = 1
     """processes on this machine"""
     sampler: Literal["tpe", "grid"] = "tpe"
-    """tpe: learns from finished trials where to look; grid: every combination"""
+    """tpe: choose settings from the results of earlier trials; grid: every combination"""
     startup: int = 10
-    """trials with random values before TPE's model is used"""
+    """random trials before TPE starts to choose"""
     prune: bool = True
-    """whether a trial ends early when its validation curve is below the median of the others"""
+    """stop a trial early if its validation measure is worse than the median of the others"""
     name: Annotated[str, tyro.conf.arg(aliases=["--study"])] = ""
     """name by which workers join the sweep; default: the name of the recipe"""
     storage: str = ""
-    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; else KRU_STORAGE, else a file in the folder of
+    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; default: KRU_STORAGE, else a file in the folder of
     the runs"""
     out: Path | None = None
     """folder of the runs; default: runs/sweeps/NAME"""
     data_dir: Path | None = None
     """data directory; default: KRU_DATA, else the user's cache"""
     checkpoint_seconds: float = 30.0
-    """time between two checkpoints of a run"""
+    """seconds between checkpoints of a run"""
     show: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """run nothing: print the best trials, draw the figures"""
+    """only print the best trials and draw the figures"""
     best: int = 10
-    """how many trials are shown"""
+    """number of trials to show"""
     parent: int = 0
-    """process with which this one ends, and which prints the trials instead"""
+    """id of the process that prints the trials; this process ends with it (used internally)"""
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 0), ("workers", 1), ("startup", 0), ("best", 1), ("parent", 0)):
@@ -109,7 +109,7 @@ def _sweep(options: Options, source: str, arguments: Sequence[str]) -> int:
                 return code
     except Interrupted as stop:
         if not options.parent:
-            print("kru sweep: stopped; nothing is lost, and the same command goes on", file=sys.stderr)
+            print("kru sweep: stopped; run the same command to resume", file=sys.stderr)
         return 128 + stop.signal
     return 0 if options.parent else _show(options)
 

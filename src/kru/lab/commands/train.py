@@ -17,35 +17,36 @@ from kru.training.files import write_atomically
 from kru.training.folder import WEIGHTS
 from kru.training.interrupt import Interrupted
 
-DESCRIPTION = f"""Train a model by a recipe: kru train RECIPE [OPTIONS]
+DESCRIPTION = f"""Train a model from a recipe: kru train RECIPE [OPTIONS]
 
-{RECIPE_HELP} Where the run's folder has a checkpoint, the run goes on from it: after Ctrl-C, a crash or
-kill -9 the same command is enough. Started by torchrun (torchrun --nproc-per-node 2 -m kru train RECIPE), several
-processes share every batch."""
+{RECIPE_HELP}
+
+If the folder of the run has a checkpoint, training resumes from it: after Ctrl-C, a crash or kill -9, run the same
+command again. With torchrun (torchrun --nproc-per-node 2 -m kru train RECIPE), several processes share every batch."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `kru train` takes after the name of the recipe."""
+    """Options of `kru train`, after the name of the recipe."""
 
     recipe: Annotated[Recipe, tyro.conf.arg(name="")]
     data_dir: Path | None = None
-    """the data directory; else KRU_DATA, else the user's cache"""
+    """data directory; default: KRU_DATA, else the user's cache"""
     out: Path | None = None
-    """folder of the run; else runs/RECIPE-seedN"""
+    """folder of the run; default: runs/RECIPE-seedN"""
     results: Path | None = None
-    """folder in which to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors; where not given, nothing is
-    recorded, and recipes that begin with recorded weights look for them in the folder results"""
+    """folder to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors in; default: nothing is recorded.
+    Recipes that start from recorded weights look for them there, by default in results"""
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """insist that there is a checkpoint to go on from"""
+    """fail if there is no checkpoint to resume from"""
     checkpoint_seconds: float = 30.0
-    """time between two checkpoints"""
+    """seconds between checkpoints"""
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """show no progress"""
+    """do not show progress"""
     tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """write events for TensorBoard as well"""
+    """also write TensorBoard events"""
     device: Literal["cpu", "cuda"] = "cpu"
-    """where to compute; the fast kernels are for the CPU"""
+    """device; the native kernels run on the CPU only"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -64,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             result = train(recipe, source, run_options, resume=options.resume, processes=processes)
         except Interrupted as stop:
-            message = f"stopped with a checkpoint in {folder}; the same command goes on"
+            message = f"stopped with a checkpoint in {folder}; run the same command to resume"
             code = 128 + stop.signal
         except RunError as error:
             message, code = str(error), 1

@@ -1,6 +1,6 @@
-"""A recipe: everything that decides what a run computes, as frozen dataclasses.
+"""A recipe: all settings of a run, as frozen dataclasses.
 
-Recipes are written in TOML (`kru.lab.recipes.files`), and every field is also an option of the command line.
+Recipes are written in TOML (`kru.lab.recipes.files`), and every field is also an option on the command line.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -21,22 +21,22 @@ else:
 
 @dataclass(frozen=True)
 class Recipe(TrainingSettings):
-    """Everything that decides what a run computes."""
+    """All settings of a run."""
 
     task: AnyProblem = field(kw_only=True)
-    """the problem and its settings"""
+    """the task and its settings"""
     model: ModelSettings = field(default_factory=model_settings, kw_only=True)
     start: str = field(default="", kw_only=True)
-    """weights to begin with in place of random ones: a .safetensors file, its ending left out or not, or the folder of
-    a run of the same model; {seed} stands for the seed, {results} for the folder where results are recorded"""
+    """initial weights instead of random ones: a .safetensors file (the suffix is optional) or the folder of a run of
+    the same model; {seed} stands for the seed, {results} for the folder of recorded results"""
     name: Annotated[str, tyro.conf.Suppress] = field(default="", kw_only=True)
-    """what the recipe is called"""
+    """name of the recipe"""
     expected_minutes: Annotated[float, tyro.conf.Suppress] = field(default=0.0, kw_only=True)
-    """what the budget takes on two cores, for the list of recipes"""
+    """expected minutes on two cores, for the list of recipes"""
 
 
 def settings(recipe: Recipe) -> dict[str, Any]:
-    """The fields of a recipe by their dotted names, as on the command line, the problem's name among them."""
+    """The fields of a recipe by their dotted names, as on the command line, including the name of the task."""
     flat: dict[str, Any] = {"task": task_name(recipe.task)}
     for outer in fields(recipe):
         value = getattr(recipe, outer.name)

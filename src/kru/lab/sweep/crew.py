@@ -65,7 +65,7 @@ def _wait(crew: Sequence["subprocess.Popen[bytes]"], stop: Interruptible) -> int
         failed = [code for code in codes if code in (1, 2)]
         if failed:
             return failed[0]
-        raise RunError(f"all workers were ended ({_reason(codes[-1])}); the same command goes on")
+        raise RunError(f"all workers ended ({_reason(codes[-1])}); run the same command to resume")
     return 0
 
 

@@ -134,7 +134,7 @@ class PostgresLocks:
         if ALONE in self._held or not all(self._call("pg_try_advisory_lock", held) for held in self._held):
             self._held.clear()
             self._call("pg_advisory_unlock_all")
-            raise LockLostError("the connection to the storage was lost; the same command goes on")
+            raise LockLostError("the connection to the storage was lost; run the same command to resume")
         return self._call(function, name)
 
     def _call(self, function: str, name: str = "") -> object:

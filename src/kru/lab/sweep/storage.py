@@ -124,7 +124,7 @@ class Store:
             if getattr(cause, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN):
                 raise ValueError(f"storage {self}: {reason}; name another --storage") from error
             raise RunError(
-                f"storage {self}: {reason}; what is finished there is safe, and the same command goes on"
+                f"storage {self}: {reason}; finished trials are safe; run the same command to resume"
             ) from error
 
 

@@ -152,7 +152,7 @@ def _where_it_goes_on(folder: Path) -> str:
     path = folder / CHECKPOINT
     if not path.exists():
         return f"begins again, there is no checkpoint in {folder}"
-    return f"goes on from step {Checkpoint.load(path).progress.step:,}"
+    return f"resumed from step {Checkpoint.load(path).progress.step:,}"
 
 
 def _recipe(sweep: Sweep, claimed: Claimed, told: str) -> Recipe:
