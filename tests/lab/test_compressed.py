@@ -152,7 +152,9 @@ def test_no_weights_are_replaced_but_compressed_ones(dense, tmp_path, capsys):
 
     weights = dense / WEIGHTS
     before = weights.read_bytes()
-    assert "out: expected a folder other than the folder of the weights to compress" in complaint(dense, dense)
+    assert "out: expected a folder other than the folder of the weights to compress" in complaint(
+        dense, dense
+    )
     elsewhere = tmp_path / "elsewhere" / WEIGHTS
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(before)
