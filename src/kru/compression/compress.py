@@ -24,7 +24,7 @@ OUR_LAYERS = (KRU, KRULSTM, KRUGRU)
 
 
 class Compressed(NamedTuple):
-    """The module with Kronecker layers in the place of dense ones, and what that did."""
+    """The module with Kronecker layers instead of dense ones, and a report."""
 
     module: nn.Module
     report: CompressionReport
@@ -39,23 +39,23 @@ def compress(
     data: Iterable[Any] | None = None,
     only: Sequence[str] | None = None,
 ) -> Compressed:
-    """A trained model with Kronecker layers in the place of its dense ones, its matrices their nearest sums of such.
+    """Replace the dense matrices of a trained model by the nearest sums of Kronecker products.
 
     `torch.nn.RNN`, `LSTM` and `GRU` become `kru.KRU`, `KRULSTM` and `KRUGRU` with a sum of Kronecker products for each
     gate's recurrent matrix; the input maps stay. `torch.nn.Linear` becomes `KroneckerLinear`. Recurrent layers of this
-    library are compressed too. The module itself isn't changed. What comes out has the same contract, is close to
-    the original if the errors in the report are small, and a good start for further training if they aren't.
+    library are compressed too. The module itself is not modified. The result is used in the same way. It is close to
+    the original if the errors in the report are small, and a good start for fine-tuning if they are not.
 
     Args:
         module: one of these layers, or a model with some in it.
-        max_parameters: upper limit of the parameters of all compressed matrices together. For each layer, two factors
+        max_parameters: upper limit on the total number of parameters of all compressed matrices. For each layer, two factors
             and their number of terms are chosen so that the errors are small; low rank is one of the choices.
-        factors: instead of that, the factors themselves: sizes, or pairs (rows, columns), for all layers with matrices
-            of that size. Others are kept.
+        factors: the factors, instead of `max_parameters`: sizes, or pairs (rows, columns), for all layers with matrices
+            of that size. Other layers are kept.
         rank: the number of terms. None: as many as `max_parameters` allows; with `factors` one.
-        data: sample inputs of the module, such as some batches of the training data: a tuple or list has several
-            arguments, a dict named ones. Then the products with the inputs that occur there are approximated, not
-            the matrices for their own sake. Which factors are chosen within `max_parameters` does not depend on it.
+        data: sample inputs of the module, such as some batches of the training data: a tuple or list holds several
+            arguments, a dict keyword arguments. The matrices are then fitted on the inputs that occur in the data
+            instead of in the Frobenius norm. Which factors are chosen within `max_parameters` does not depend on it.
         only: names of the layers within the module to compress (as in `named_modules()`); None for all.
 
     Returns:
@@ -116,7 +116,7 @@ class _Matrix(NamedTuple):
 def _found_layers(
     module: nn.Module, only: Sequence[str] | None
 ) -> tuple[nn.Module, dict[str, nn.Module], dict[str, str]]:
-    """A copy with our layers in the place of torch's; those to compress, by name; reasons to keep others."""
+    """A copy with our layers instead of torch's, the layers to compress by name, and the reasons to keep others."""
     module = copy.deepcopy(module)
     names = dict(module.named_modules())
     for name in only or ():

@@ -132,7 +132,7 @@ def rectangular_shapes(rows: int, columns: int) -> Shapes:
 def parse_factors(
     factors: Sequence[int | tuple[int, int]], rows: int, columns: int, rows_name: str, columns_name: str
 ) -> Shapes:
-    """Numbers n (square factors) and pairs (P, Q) as shapes, whose products must be those of the matrix."""
+    """Convert numbers n (square factors) and pairs (P, Q) to shapes; their products have to match the matrix."""
     if isinstance(factors, str | int) or not isinstance(factors, Sequence):
         raise TypeError(
             f"factors: expected a list of sizes or of pairs (rows, columns), got {type(factors).__name__}"

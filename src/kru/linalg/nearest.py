@@ -12,7 +12,7 @@ from kru.linalg.factors import Shapes, check_rank, parse_factors
 from kru.ops.kron.reference import kron
 
 SWEEPS = 100
-"""At most so many rounds over all factors."""
+"""Maximum number of rounds over all factors."""
 TOLERANCE = 1e-6
 """A round that lowers the relative error by less than this is the last one."""
 CUTOFF = 1e-12

@@ -1,7 +1,7 @@
 """Unitary matrices: random and simple ones to start from, the distance of a matrix from them, and a map onto
 them.
 
-Matrices of the complex field are real tensors (..., 2, P, Q), real part first; those of the real field (...,
+Matrices of the complex field are real tensors (..., 2, P, Q), real part first; matrices of the real field (...,
 P, Q).
 """
 

@@ -1,4 +1,4 @@
-"""What every recurrent matrix offers to the layers, the penalty, the spectrum and the optimiser."""
+"""The interface of all recurrent matrices, used by layers, penalty, spectrum and optimiser."""
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +14,14 @@ class RecurrentMatrix(nn.Module):
     """A recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1}, or a sum of `rank` such products, one per gate, with its own
     parametrisation.
 
-    A subclass owns parameters and says in `factors` how the factors come out of them. Everything that it
-    registers as a parameter counts as recurrent: for the learning rate, the parameter count and
-    `train_recurrent`.
+    A subclass registers parameters and computes the factors from them in `factors`. All its parameters count as
+    recurrent: for the learning rate, the parameter count and `train_recurrent`.
 
     Attributes:
         shapes: rows and columns (P_f, Q_f) of each factor.
         field: "real" or "complex".
-        gates: how many matrices of these shapes there are.
-        rank: how many Kronecker products W is the sum of. With more than one, each factor has a leading dimension
+        gates: number of matrices of these shapes.
+        rank: number of Kronecker products in the sum W. With more than one, each factor has a leading dimension
             over the terms: `factors()[f][r]` is factor f of term r.
         constraint: "soft": the unitary penalty applies; "exact": unitary by construction; "none": neither.
     """
@@ -62,7 +61,7 @@ class RecurrentMatrix(nn.Module):
         raise TypeError(f"merge: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
     def split_factor(self, i: int, shapes: Shapes) -> tuple[list[Replacement], Tensor]:
-        """Put the nearest Kronecker product in the place of factor i; its errors, relative to the factor."""
+        """Replace factor i by the nearest Kronecker product; also return its errors, relative to the factor."""
         raise TypeError(f"split: expected a matrix with Kronecker factors, got {type(self).__name__}")
 
     def add_terms(self, count: int) -> list[Replacement]:

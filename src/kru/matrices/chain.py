@@ -10,7 +10,7 @@ from kru.ops.chain.stages import Stage, apply
 
 
 class ChainMatrix(RecurrentMatrix):
-    """A complex N x N matrix that is a product of stages, unitary whatever its parameters are.
+    """A complex N x N matrix that is a product of stages, unitary for any values of its parameters.
 
     With modReLU on the native kernels it runs stage by stage where that is faster, see `pays`, else as one dense
     factor.

@@ -11,7 +11,7 @@ from kru.ops.precision import computing_dtype, without_autocast
 
 
 class ExponentialMatrix(RecurrentMatrix):
-    """W = exp(A) with a skew-symmetric A, orthogonal whatever A is; every rotation is such a W.
+    """W = exp(A) with a skew-symmetric A, which is orthogonal for every A; every rotation has this form.
 
     The parameter `skew` has the N(N - 1)/2 entries of A below its diagonal. A starts with blocks
     [[0, -s], [s, 0]] on the diagonal, s uniform in [-pi, pi], so that W starts with rotations of pairs of

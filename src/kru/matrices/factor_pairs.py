@@ -28,9 +28,9 @@ def to_stored(matrices: Tensor) -> Tensor:
 
 
 def merged_gradient(grad_a: Tensor, grad_b: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """The smallest gradient G of C = A ⊗ B from which those of A and B follow.
+    """The smallest gradient G of C = A ⊗ B that gives the gradients of A and B.
 
-    By the chain rule the gradient of A is G contracted with conj(B), that of B is G contracted with conj(A).
+    By the chain rule, the gradient of A is G contracted with conj(B), and the gradient of B is G contracted with conj(A).
     The least-norm solution, G's projection onto the directions in which Kronecker products can move, is::
 
         G_A ⊗ B / |B|^2 + A ⊗ G_B / |A|^2 - c A ⊗ B / (|A|^2 |B|^2),    c = <A, G_A> = <B, G_B>.
@@ -60,7 +60,7 @@ def merged_square(square_a: Tensor, square_b: Tensor, a: Tensor, b: Tensor) -> T
 
 
 def split_gradients(grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of A and B, by the chain rule, from that of C = A ⊗ B."""
+    """The gradients of A and B from the gradient of C = A ⊗ B, by the chain rule."""
     blocks = _blocks(grad, a, b)
     return (
         torch.einsum("...ikjl,...kl->...ij", blocks, b.conj()),

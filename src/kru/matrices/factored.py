@@ -27,7 +27,7 @@ class Factored(nn.Module):
     Attributes:
         shapes: rows and columns (P_f, Q_f) of each factor.
         field: "real", or "complex" for factors (..., 2, P_f, Q_f), real and imaginary parts.
-        rank: with more than one, W is a sum of so many products, and each factor has a leading dimension over
+        rank: number of products in the sum W. With more than one, and each factor has a leading dimension over
             them.
     """
 
@@ -48,7 +48,7 @@ class Factored(nn.Module):
 
     @torch.no_grad()
     def merge_factors(self, i: int) -> list[Replacement]:
-        """Put W_i ⊗ W_{i+1} in the place of factors i and i + 1, as one factor of (P_i P_{i+1}, Q_i Q_{i+1})
+        """Replace the factors i and i + 1 by W_i ⊗ W_{i+1}, as one factor of (P_i P_{i+1}, Q_i Q_{i+1})
         free entries."""
         expect_neighbours(i, self.shapes)
         old = self.factor_parameters[i : i + 2]
@@ -115,7 +115,7 @@ class Factored(nn.Module):
         raise NotImplementedError
 
     def _replace_factors(self, i: int, count: int, new: Sequence[nn.Parameter]) -> None:
-        """Put `new` in the place of `count` factors, the order of all parameters as in a module built so."""
+        """Replace `count` factors by `new`; parameters are in the same order as in a new module of this shape."""
         factors = self.factor_parameters
         factors[i : i + count] = new
         others = {name: p for name, p in self._parameters.items() if not name.startswith("factor_")}
@@ -165,8 +165,8 @@ def expect_terms(count: int, shapes: Shapes) -> None:
 def _with_terms(rank: int, count: int) -> tuple[Carry, Carry]:
     """How moments are carried over to a factor with more terms.
 
-    New terms have no history: their gradients average to zero, and their mean squares are taken to be those of
-    the terms that are there, on average. With zeros in place of these, their first steps would be too long.
+    New terms have no history: their gradients average to zero, and their mean squares are the average over
+    the existing terms. With zeros instead, their first steps would be too large.
     """
 
     def averages(known: Sequence[Tensor]) -> list[Tensor]:

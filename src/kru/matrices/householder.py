@@ -9,7 +9,7 @@ from kru.ops.precision import computing_dtype, without_autocast
 
 
 class HouseholderMatrix(RecurrentMatrix):
-    """W = H_1 H_2 ... H_K with H_k = I - 2 u_k u_k^T / |u_k|^2, orthogonal whatever the vectors are.
+    """W = H_1 H_2 ... H_K with H_k = I - 2 u_k u_k^T / |u_k|^2, orthogonal for any vectors.
 
     The first k - 1 entries of u_k are zero; the others, N - k + 1 for each k, are the parameter `vectors`, row
     by row of the matrix U whose columns the u_k are. K = N reaches every orthogonal matrix; there H_N, of a

@@ -11,7 +11,7 @@ from kru.ops.precision import computing_dtype
 
 
 class RestrictedUnitaryMatrix(ChainMatrix):
-    """W = D_3 R_2 F^-1 D_2 P R_1 F D_1, unitary whatever its 7N parameters are.
+    """W = D_3 R_2 F^-1 D_2 P R_1 F D_1, unitary for any values of its 7N parameters.
 
     D_k is a diagonal of phases exp(i w), R_k = I - 2 v v^H / |v|^2 a reflection with a complex v, F the
     unitary discrete Fourier transform, P a permutation that is drawn once. The parameters are `phases`

@@ -13,7 +13,7 @@ ARRANGEMENTS = ("tunable", "fft")
 
 
 class RotationMatrix(ChainMatrix):
-    """W = D F_1 F_2 ... F_L, unitary whatever its angles are.
+    """W = D F_1 F_2 ... F_L, unitary for any angles.
 
     D is a diagonal of phases exp(i w). A layer F_l takes the units in pairs (a, b) and turns each pair by its
     own angles::

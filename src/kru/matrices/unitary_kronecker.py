@@ -23,12 +23,12 @@ from kru.ops.precision import computing_dtype, without_autocast
 
 
 class UnitaryKroneckerMatrix(RecurrentMatrix):
-    """W = W_0 ⊗ ... ⊗ W_{F-1} with every factor unitary (real field: orthogonal) whatever its parameters are.
+    """W = W_0 ⊗ ... ⊗ W_{F-1} with every factor unitary (real field: orthogonal) by construction.
 
     Factor f is ``W_f = (I - S/2)^-1 (I + S/2) V_f``, where S is skew-Hermitian (S^H = -S) and V_f the unitary
     matrix that was drawn at the start. The parameter `skew_f` holds the free entries of S, as many as the set
     of unitary n x n matrices has dimensions: n^2, or n(n - 1)/2 in the real field; it starts at zero, where
-    the map's derivative is that of the matrix exponential. V_f is the buffer `base_f`.
+    the map has the same derivative as the matrix exponential. V_f is the buffer `base_f`.
 
     The transform keeps the determinant of V_f in the real field, and is computed by real arithmetic in both,
     on all factors of one size at once.
@@ -110,7 +110,7 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
 
     @torch.no_grad()
     def split_factor(self, i: int, shapes: Shapes) -> tuple[list[Replacement], Tensor]:
-        """Put the unitary factors that are nearest to those of the nearest product in the place of factor i."""
+        """Replace factor i by unitary factors: those nearest to the factors of the nearest product."""
         if any(rows != columns for rows, columns in shapes):
             raise ValueError(f'split: expected square factors with constraint="exact", got {shapes}')
         c = to_matrices(self.factors()[i], self.field)
@@ -123,7 +123,7 @@ class UnitaryKroneckerMatrix(RecurrentMatrix):
         )
 
     def _replace_factors(self, i: int, count: int, new: Sequence[Tensor]) -> Replacement:
-        """Put factors V, with S = 0, in the place of `count` others."""
+        """Replace `count` factors by factors V with S = 0."""
         skews = [getattr(self, f"skew_{f}") for f in range(len(self.shapes))]
         bases = [getattr(self, f"base_{f}") for f in range(len(self.shapes))]
         old, like = tuple(skews[i : i + count]), bases[i]
@@ -178,7 +178,7 @@ def cayley(skew: Tensor, base: Tensor, *, field: str) -> Tensor:
 def _solved(left: Tensor, right: Tensor) -> Tensor:
     """A^-1 B for matrices A (..., n, n), B (..., n, m), one after the other.
 
-    A batch of larger matrices is factored in several threads by torch at once, which MKL does not bear: wrong
+    A batch of larger matrices is factored in several threads by torch at once, which MKL does not support: wrong
     results or a RuntimeError (pytorch/pytorch#142815).
     """
     pairs = zip(left.flatten(0, -3), right.flatten(0, -3), strict=True) if left.ndim > 2 else [(left, right)]

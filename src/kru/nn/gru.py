@@ -11,8 +11,8 @@ class KRUGRU(Gated):
         n = tanh(U^n x_t + b^n + r (W^n h_{t-1} + d))
         h_t = (1 - z) n + z h_{t-1}
 
-    The contract is that of `torch.nn.GRU`, with one bias vector per gate, and the second one, d, only where
-    it isn't redundant. With a single factor of size N it computes what `torch.nn.GRU` does.
+    It is used like `torch.nn.GRU`. There is one bias vector per gate; the second one, d, exists only where it is not
+    redundant. With a single factor of size N it computes the same as `torch.nn.GRU`.
 
     Args:
         input_size: features D of the input, or the number of symbols.
@@ -20,7 +20,7 @@ class KRUGRU(Gated):
         num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.GRU`.
         factors: sizes of the factors, [128, 16], or pairs (rows, columns), with product N; None for the prime
             factors of N.
-        field: "real", the only one: gates are real.
+        field: "real" is the only choice: gates are real.
         constraint, recurrent_init, train_recurrent, rank, recurrent_gain, input_scale: see `kru.KRU`.
 
     Shapes:

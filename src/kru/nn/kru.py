@@ -12,10 +12,9 @@ from kru.nn.elman import Elman
 class KRU(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1} a Kronecker product.
 
-    N units whose recurrent matrix has sum_f n_f^2 entries instead of N^2. W starts unitary. It stays so with
-    ``constraint="exact"``; otherwise it stays as near as `kru.unitary_penalty`, added to the loss, holds it. The
-    contract is that of `torch.nn.LSTM`, with a state like that of `torch.nn.RNN`; unlike there, `nonlinearity` is not
-    an argument by position.
+    The recurrent matrix of N units has sum_f n_f^2 parameters instead of N^2. W is initially unitary. It stays unitary
+    with ``constraint="exact"``; otherwise add `kru.unitary_penalty` to the loss to keep it near the unitary matrices. The
+    layer is used like `torch.nn.RNN`, except that `nonlinearity` is a keyword argument.
 
     In the complex field h_t is in C^N, W and U are complex, and everything is stored as real tensors: a state
     and an output have S = 2N features, the N real parts followed by the N imaginary parts; in the real field
@@ -35,14 +34,13 @@ class KRU(Elman):
         constraint: "soft": `kru.unitary_penalty` applies to the factors. "exact": they are unitary (real:
             orthogonal) by construction. "none": neither.
         recurrent_init: "haar" (uniformly random unitary factors), "identity" or "diagonal" (random phases).
-        train_recurrent: False keeps the recurrent matrix as it was drawn.
+        train_recurrent: False keeps the initial recurrent matrix.
         rank: R > 1 makes W a sum of R Kronecker products, with R times the parameters and the cost. `factor_f` of
             `matrix()` then has a leading dimension over the terms.
-        recurrent_gain: W starts as so many times the unitary matrix that was drawn; not with
-            ``constraint="exact"``.
-        input_scale: the input weights start as so many times what was drawn.
-        initial_bias: where the bias of modReLU starts. Below zero it starts with a threshold, above zero with
-            states that never vanish.
+        recurrent_gain: scale of the initial W; not available with ``constraint="exact"``.
+        input_scale: scale of the initial input weights.
+        initial_bias: initial bias of modReLU. Below zero, modReLU starts with a threshold; above zero, states
+            never vanish.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, S * directions); state (layers * directions, B, S).

@@ -12,8 +12,8 @@ class KRULSTM(Gated):
         i, f, o = sigmoid(W^i h_{t-1} + U^i x_t + b^i), ...     g = tanh(W^g h_{t-1} + U^g x_t + b^g)
         c_t = f c_{t-1} + i g                                   h_t = o tanh(c_t)
 
-    The contract is that of `torch.nn.LSTM`, with one bias vector per gate instead of two, and that of the
-    forget gate starting at one. With a single factor of size N it computes what `torch.nn.LSTM` does.
+    It is used like `torch.nn.LSTM`. There is one bias vector per gate instead of two, and the bias of the forget gate is
+    initialised to one. With a single factor of size N it computes the same as `torch.nn.LSTM`.
 
     Args:
         input_size: features D of the input, or the number of symbols.
@@ -21,7 +21,7 @@ class KRULSTM(Gated):
         num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`.
         factors: sizes of the factors, [128, 16], or pairs (rows, columns), with product N; None for the prime
             factors of N.
-        field: "real", the only one: gates are real.
+        field: "real" is the only choice: gates are real.
         constraint, recurrent_init, train_recurrent, rank, recurrent_gain, input_scale: see `kru.KRU`.
 
     Shapes:

@@ -52,10 +52,10 @@ class SequenceModel(nn.Module):
 
         Args:
             inputs: (T, B, D), or symbols (T, B).
-            state: what an earlier call returned, for sequences that go on; None: they begin.
+            state: the state that an earlier call returned, to continue its sequences; None: the sequences start here.
             lengths: (B,), the real steps of each sequence, from 1 to T; None: all of them. In one direction nothing
-                flows back in time, so the layer needs none and the state returned is that after T steps; outputs
-                beyond a sequence's end mean nothing.
+                flows back in time, so the layer does not need them, and the returned state is the state after T steps.
+                Outputs beyond the end of a sequence are meaningless.
         """
         if self.layer.bidirectional:
             if state is not None:
@@ -89,12 +89,12 @@ class SequenceModel(nn.Module):
 
 
 class Sizes(NamedTuple):
-    """What a problem asks of a model."""
+    """The sizes that a task requires of a model."""
 
     inputs: int
     outputs: int
     last_only: bool
-    """whether there is one output for a sequence, in place of one for each step"""
+    """whether there is one output per sequence instead of one per step"""
     symbols: bool = False
     """whether inputs are integers below `inputs`"""
 
@@ -114,6 +114,6 @@ def build_model(config: ModelSettings, sizes: Sizes) -> SequenceModel:
 
 
 def seeded_model(config: ModelSettings, sizes: Sizes, seed: int) -> SequenceModel:
-    """The model that a run with this seed begins with; the global generator is left seeded."""
+    """The initial model of a run with this seed; the global generator is left seeded."""
     torch.manual_seed(seed)
     return build_model(config, sizes)

@@ -28,11 +28,11 @@ from kru.ops.sharded import draw_whole_parameters
 class Recurrent(Reshapable):
     """Layers of a recurrent cell in one or two directions, each with its own recurrent matrix.
 
-    Subclasses name the cell, its gates and its states, and say how a recurrent matrix is made. The parameters
-    of layer k are `weight_ih_l{k}` (G * S, D), `bias_l{k}` and those of the module `recurrent_l{k}`; the
+    Subclasses name the cell, its gates and its states, and build the recurrent matrix. The parameters of layer k
+    are `weight_ih_l{k}` (G * S, D), `bias_l{k}` and the parameters of the module `recurrent_l{k}`; the
     names of the reverse direction end in `_reverse`. G is the number of gates and S the state's size: N, or
-    2N in the complex field, real parts then imaginary parts. With `learn_initial` the state before the first
-    step, where the caller gives none, is a parameter `initial_l{k}` (S,) in place of zeros.
+    2N in the complex field, real parts then imaginary parts. With `learn_initial`, the initial state is a
+    parameter `initial_l{k}` (S,) instead of zeros, unless the caller passes a state.
     """
 
     weight_ih_l0: nn.Parameter

@@ -41,7 +41,7 @@ class Reshaped:
 
 
 class Reshapable(nn.Module):
-    """A recurrent layer whose matrices can be reshaped, all of them or those of one layer or direction."""
+    """A recurrent layer whose matrices can be reshaped: all of them, or only one layer or direction."""
 
     num_layers: int
     bidirectional: bool
@@ -63,9 +63,9 @@ class Reshapable(nn.Module):
         factors is a special case of the larger one. With ``constraint="exact"`` the new factor is unitary as
         well, W_i ⊗ W_{i+1} being so.
 
-        Call it between two steps, and pass the optimiser: one that isn't told goes on to train factors that
-        are no longer used. A factor's moments are derived from those of the two; with
-        ``constraint="exact"``, whose parameters become coordinates around another matrix, they start anew.
+        Call it between two steps, and pass the optimiser; otherwise the optimiser would continue to train factors that
+        are no longer used. The moments of the new factor are derived from the moments of the two old ones. With
+        ``constraint="exact"`` they are reset, because the parameters become coordinates around another matrix.
 
         Args:
             i: which factors, 0 <= i < F - 1.

@@ -1,4 +1,4 @@
-"""Singular values and eigenvalues of a Kronecker product, from those of its factors; of a sum of them, densely."""
+"""Singular values and eigenvalues of a Kronecker product, computed from its factors; for sums, from the dense matrix."""
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DENSE_LIMIT = 4096
 """Up to this size, `spectrum(..., dense=True)` builds the matrix of a sum of Kronecker products."""
 DRAWN = 10_000
-"""`Spectrum.plot` draws at most so many values, spread evenly over all of them."""
+"""`Spectrum.plot` draws at most this many values, spread evenly over all of them."""
 
 
 class Spectrum:
@@ -146,8 +146,8 @@ def spectrum(
             products (R, P_f, Q_f).
         layer, reverse: which matrix of a recurrent layer with several layers or directions.
         gate: which gate's matrix: "i", "f", "g" or "o" of a `KRULSTM`; "r", "z" or "n" of a `KRUGRU`.
-        dense: the spectrum of a sum of several products does not follow from those of its factors. With True the
-            matrix itself is built for it, up to a size of 4096; that takes N^2 numbers and N^3 operations.
+        dense: the spectrum of a sum of several products cannot be computed from its factors. With True the dense
+            matrix is built, up to a size of 4096, which takes N^2 memory and N^3 operations.
 
     Returns:
         an object with `singular_values`, `eigenvalues`, `spectral_norm`, `smallest_singular_value`,

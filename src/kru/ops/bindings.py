@@ -240,7 +240,7 @@ def _memory_of(tensor: Tensor) -> str:
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """A fresh tensor of like's dtype on the CPU, whatever the default device."""
+    """A new tensor of like's dtype on the CPU, regardless of the default device."""
     kept = buffers.large(shape, like.dtype)
     return torch.empty(shape, dtype=like.dtype, device="cpu") if kept is None else kept
 

@@ -32,20 +32,20 @@ def optimizer(
 ) -> torch.optim.Optimizer:
     """A `torch.optim` optimiser with parameter groups, "recurrent" for the factors and "other" for the rest.
 
-    One entry of a factor is in N^2 / n_f^2 times as many places of W as an entry of a dense matrix, so
-    factors get a smaller rate. The matrices of `kru.baselines.FCURNN` are a third group, "unitary", with the rate
-    of the recurrent one: they move along the unitary matrices, see `kru.optim.cayley.CayleyUpdate`.
+    Each entry of a factor occurs N^2 / n_f^2 times in W, so factors get a smaller learning rate. The matrices of
+    `kru.baselines.FCURNN` are a third group, "unitary", with the learning rate of "recurrent": they move along the
+    unitary matrices, see `kru.optim.cayley.CayleyUpdate`.
 
     Args:
         model: any module; its frozen parameters are left out.
         name: the name of an optimiser of `torch.optim`, such as "rmsprop", "adam", "adamw" or "sgd", or a class, such
             as `torch.optim.AdamW` or one of your own that takes parameter groups.
         lr: the learning rate.
-        recurrent_lr: that of the recurrent matrices; None for a tenth of `lr`.
-        input_lr: that of the input weights of recurrent layers, which are then a group "input"; None for `lr`.
-            With few inputs, as pixels one at a time, these weights are few and a higher rate helps.
-        options: further arguments of the torch optimiser. A weight decay isn't applied to the recurrent
-            matrices: it would pull them away from the unitary set.
+        recurrent_lr: the learning rate of the recurrent matrices; None for a tenth of `lr`.
+        input_lr: the learning rate of the input weights of recurrent layers, which then form a group "input"; None for
+            `lr`. With few inputs, such as one pixel at a time, a higher learning rate helps.
+        options: further arguments of the torch optimiser. Weight decay is not applied to the recurrent
+            matrices, because it would pull them away from the unitary matrices.
 
     >>> import kru
     >>> optimizer = kru.optimizer(kru.KRU(10, 128), "adam", lr=1e-3, betas=(0.9, 0.99))
@@ -53,8 +53,8 @@ def optimizer(
     [('other', 0.001), ('recurrent', 0.0001)]
 
     Schedulers that multiply learning rates (`LambdaLR`, `CosineAnnealingLR`, `ReduceLROnPlateau` and most others) keep
-    the groups' ratio. `OneCycleLR` and `CyclicLR` set rates: give them one for each group, or the optimiser warns that
-    the groups have lost theirs.
+    the groups' ratio. `OneCycleLR` and `CyclicLR` overwrite the learning rates: pass one per group. The optimiser
+    warns when a group loses its own learning rate.
 
     >>> rates = [group["lr"] for group in optimizer.param_groups]
     >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rates, total_steps=100)

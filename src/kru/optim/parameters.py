@@ -16,9 +16,9 @@ class ParameterCount(NamedTuple):
 
 
 def parameter_count(module: nn.Module) -> ParameterCount:
-    """The parameters of a module and, among them, those of its recurrent matrices, frozen ones included.
+    """The number of parameters of a module and of its recurrent matrices, including frozen parameters.
 
-    Recurrent matrices are those of the layers of this library, and `weight_hh` of torch's RNN, LSTM and GRU layers
+    Recurrent matrices are the matrices of this library's layers and `weight_hh` of torch's RNN, LSTM and GRU layers
     and cells.
 
     >>> import torch, kru

@@ -10,7 +10,7 @@ import torch
 class RateCheck:
     """A hook before each step of an optimiser: warns, once, when a group has lost its own learning rate.
 
-    `OneCycleLR(optimizer, max_lr=0.01)` and `CyclicLR` set the same rate in all groups, whatever they were built with.
+    `OneCycleLR(optimizer, max_lr=0.01)` and `CyclicLR` set the same learning rate in all groups.
     Schedulers that multiply the rates keep their ratio until all rates have come down to a common minimum (`eta_min`,
     `min_lr`). So a group has lost its rate if it differed from the first group's at the start, is equal to it now,
     and both are above the lower one of the two at the start.

@@ -63,10 +63,10 @@ class Progress:
 
 @dataclass
 class Checkpoint:
-    """A run at one moment: enough to go on as if nothing had happened."""
+    """The state of a run: everything needed to resume it exactly."""
 
     origin: dict[str, Any]
-    """what is trained, in values for JSON; what they mean is known to whoever trains"""
+    """what is trained, as JSON values, which only the caller interprets"""
     progress: Progress
     weights: dict[str, Tensor]
     best_weights: dict[str, Tensor]
@@ -74,11 +74,11 @@ class Checkpoint:
     carried: State | None = None
     generator: Tensor = field(default_factory=torch.get_rng_state)
     data: dict[str, float] = field(default_factory=dict)
-    """the sizes of the splits and the baseline, by which other data are told; none in an older file"""
+    """the sizes of the splits and the baseline, to recognise other data; empty in older files"""
     model: dict[str, Any] = field(default_factory=dict)
-    """the settings of the model that has `weights`, as it is now; none in an older file"""
+    """the settings of the model that has `weights`, as it is now; empty in older files"""
     best_model: dict[str, Any] = field(default_factory=dict)
-    """those of the model that has `best_weights`"""
+    """the settings of the model that has `best_weights`"""
     average: dict[str, Tensor] = field(default_factory=dict)
     """the running average of the weights, if there is one"""
 

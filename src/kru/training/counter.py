@@ -1,7 +1,7 @@
 """Random numbers that are a pure function of a key and a counter.
 
 The n-th word under a key is mix(key + (n + 1) gamma) modulo 2^64, the output function of SplitMix64. There is
-no state to carry or save: any word can be computed on its own, whatever was computed before, on any machine
+no state to carry or save: any word can be computed on its own, independently of all others, on any machine
 and with any version of the libraries. Data sets, orders of presentation and the fixed permutation of MNIST
 are built from it.
 """
@@ -62,7 +62,7 @@ def permutation(key: int, size: int) -> NDArray[np.int64]:
 def scramble(key: int, numbers: NDArray[np.integer], half_bits: int) -> Words:
     """A random one-to-one map of [0, 2^(2 half_bits)) onto itself: different numbers give different results.
 
-    It is a Feistel network: (l, r) -> (r, l xor f_k(r)) is invertible whatever f is, and after a few rounds
+    It is a Feistel network: (l, r) -> (r, l xor f_k(r)) is invertible for any f, and after a few rounds
     looks random.
     """
     mask = np.uint64(2**half_bits - 1)

@@ -1,4 +1,4 @@
-"""Data-parallel training: several processes, each with its columns of every batch, take the steps of one.
+"""Data-parallel training: several processes, each with its columns of every batch, train like one process.
 
 ``torchrun --nproc-per-node N -m kru train RECIPE`` starts them. A batch of B sequences is cut into N parts of
 neighbouring columns. Losses are means, and parts have different numbers of targets, so the loss of the whole is
@@ -10,7 +10,7 @@ is added, and the sum of these gradients over the processes, one reduction a ste
 the same steps as of one process, to rounding. Weights and optimisers stay equal because they begin equal and see
 equal gradients.
 
-The first process has the clock, reads and writes the run's folder, and hands the others what it read.
+The first process keeps the time, reads and writes the folder of the run, and broadcasts what it read.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class Processes:
             return Share(None, 0.0)
         part = batch.part(columns, last_only=task.last_only)
         counted = task.count(part)
-        # Without a target, such as where only the longest streams of a text go on, a mean would not be a number.
+        # Without a target, such as when only the longest streams of a text continue, the mean would be NaN.
         return Share(part.to(self.device), counted / task.count(batch)) if counted else Share(None, 0.0)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter], loss: Tensor) -> float:

@@ -1,8 +1,8 @@
-"""What a task is to a training loop: batches by index, a loss, and an exact measure over a whole split.
+"""The interface between a task and the training loop: batches by index, a loss, and an exact measure over a split.
 
 A problem such as `CopyMemory(T=1000)` is a frozen dataclass of settings; its `load` returns a `Task`, which
-has the data. Everything a task hands out is a pure function of (settings, batch size, seed, epoch, index), so
-a run that was interrupted goes on at any batch without producing the earlier ones.
+has the data. Every batch is a pure function of (settings, batch size, seed, epoch, index), so an
+interrupted run can resume at any batch without producing the earlier ones.
 """
 
 from abc import ABC, abstractmethod
@@ -37,9 +37,9 @@ class Batch:
         inputs: float32 (T, B, D), or int64 symbols (T, B) below `Task.input_size`.
         targets: one entry per output: classes (T, B) or (B,), values (B, 1), or keys (T, B, 88). Classes
             beyond a sequence's end are `IGNORED`.
-        lengths: int64 (B,), on the CPU: the steps of each sequence that are real; None if all T are.
-        carry: the sequences go on where those of the previous batch ended, so the recurrent state, cut off
-            from its gradient, is the initial state here; False: begin with zeros.
+        lengths: int64 (B,), on the CPU: the number of steps of each sequence, without padding; None if all have T.
+        carry: the sequences continue the sequences of the previous batch, so the initial state is the last state of
+            that batch, detached; False: the initial state is zero.
     """
 
     inputs: Tensor
@@ -55,7 +55,7 @@ class Batch:
         """Some of the sequences, without the steps after the end of the longest of them.
 
         Args:
-            last_only: whether targets are of the last step, (B, ...), in place of (T, B, ...).
+            last_only: whether there are targets for the last step only, (B, ...) instead of (T, B, ...).
         """
         lengths = None if self.lengths is None else self.lengths[columns]
         steps = slice(None) if lengths is None else slice(int(lengths.max()))

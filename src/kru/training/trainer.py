@@ -1,4 +1,4 @@
-"""The trainer: steps, validations, the schedule, and checkpoints from which it goes on exactly."""
+"""The trainer: steps, validation, the schedule, and checkpoints from which it resumes exactly."""
 
 import contextlib
 import copy
@@ -62,10 +62,10 @@ class Event:
 
 
 class Trainer:
-    """Trains a model on a task: `train` goes on until the budget is spent.
+    """Trains a model on a task: `train` runs until the budget is used up.
 
-    Everything that decides what comes next is in a checkpoint or a pure function of it, so a run that goes on
-    from one takes the same steps, bit for bit, as one that was never interrupted (with the same number of
+    A checkpoint determines everything that follows, so a run that is resumed from one takes the same steps, bit for
+    bit, as one that was never interrupted (with the same number of
     threads, and a budget in steps or epochs).
 
     A model is called as ``model(inputs, state, lengths)``, with inputs (T, B, D) or symbols (T, B), the state that
@@ -81,20 +81,20 @@ class Trainer:
         model_settings: values for JSON. Growth changes the entries `factors` and `rank`, and a checkpoint keeps
             them, so that the function can build a model that has grown.
         origin: values for JSON that say what is trained, such as a recipe; checkpoints keep them.
-        start: weights to begin with in place of those that the model has.
+        start: initial weights, instead of the weights that the model has.
         folder: where metrics.jsonl and checkpoint.safetensors are; None to write no files.
-        checkpoint_seconds: how much time may lie between two checkpoints.
-        clock: what seconds are counted by; time.process_time where other processes take turns with this one.
+        checkpoint_seconds: maximum time between two checkpoints.
+        clock: how seconds are measured; use time.process_time on a busy machine.
         report: called with each `Event`; what it raises ends the training.
         check: called before each step and each batch of a validation; it may raise `Interrupted`, as
-            `Interruptible.check` does after Ctrl-C. Then a checkpoint is written, and `train`, called again, goes
-            on. With several processes it is only called before steps, and has to do the same in all of them.
-        processes: those that train together, each with its part of every batch; only the first may have a
-            folder.
+            `Interruptible.check` does after Ctrl-C. Then a checkpoint is written, and calling `train` again
+            resumes. With several processes it is only called before steps, and has to do the same in all of them.
+        processes: the processes that train together, each with its part of every batch; only the first one can have
+            a folder.
 
     Attributes:
-        progress: where the training stands.
-        best_weights: those of the best validation so far; `best_model` is a model that has them.
+        progress: the current state of training.
+        best_weights: the weights with the best validation measure so far; `best_model` is a model with these weights.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class Trainer:
             raise
 
     def save(self) -> None:
-        """Write a checkpoint, in place of the one before."""
+        """Write a checkpoint, which replaces the previous one."""
         self._written = self.progress.seconds
         self._expect_finite()
         checkpoint = self.checkpoint()
@@ -475,6 +475,6 @@ class Trainer:
 
 
 def _plain(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping as it is read again from JSON, with lists in place of tuples."""
+    """The mapping as it is read back from JSON, with lists instead of tuples."""
     plain: dict[str, Any] = json.loads(json.dumps(mapping))
     return plain

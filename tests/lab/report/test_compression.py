@@ -49,8 +49,10 @@ def test_a_table_for_each_record(tmp_path):
     (folder / "jsb-seed1.json").write_text(json.dumps(RECORD))
     section = compression_section(folder, page)
     assert "**JSB Chorales**, 8 units, negative log-likelihood per step." in section
-    assert "256 recurrent parameters of 900, has 8.250 on test after 3 epochs (7 CPU seconds)" in section
-    assert "0.5 further epochs give 8.200" in section
+    assert (
+        "256 recurrent parameters of 900, has 8.250 on the test set after 3 epochs (7 CPU seconds)" in section
+    )
+    assert "0.5 more epochs give 8.200" in section
     assert "| 10 | 2 x (4 ⊗ 2) | 25 | 9.500 | 8.750 | 8.125 | 8.375 |" in section
     assert "| 10 | rank 1 | 25 | 9.500 | 8.750 | 8.125 |  |" in section
     assert "![" not in section

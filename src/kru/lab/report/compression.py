@@ -20,9 +20,9 @@ HEADER = (
     "times fewer",
     "recurrent matrix",
     "parameters",
-    "matrix fitted",
-    "states fitted",
-    "trained further",
+    "fitted to W",
+    "fitted to states",
+    "fine-tuned",
     "from scratch",
 )
 
@@ -72,11 +72,12 @@ def compression_section(folder: Path, page: Path) -> str:
         return ""
     parts = [
         "## Compressing a trained LSTM",
-        "The recurrent matrices of a trained LSTM replaced by sums of Kronecker products, and by matrices of low rank, "
-        "each as large as at least 10, 25 and 50 times fewer parameters allow. Test measure, lower is better: after "
-        "fitting the matrices themselves, after fitting their products with the states that occur on 20 training "
-        "batches, after training that one as much further as the dense one, and for the same architecture trained "
-        "from scratch for as long as the dense model.",
+        "The recurrent matrices of a trained LSTM are replaced by sums of Kronecker products or by matrices of low rank, "
+        "each as large as possible with at least 10, 25 and 50 times fewer parameters. The figures are test measures, "
+        'lower is better. "Fitted to W": the matrices themselves are approximated. "Fitted to states": their products '
+        'with the states on 20 training batches are approximated. "Fine-tuned": training continues from the latter, for '
+        'as many epochs as the dense model was continued. "From scratch": the same architecture, trained for as long '
+        "as the dense model.",
     ]
     for record in records:
         parts += [_paragraph(record), markdown(HEADER, [_row(row, record) for row in record["rows"]], left=2)]
@@ -117,8 +118,8 @@ def _is_row(row: Record) -> bool:
 def draw_compression(folder: Path) -> list[Path]:
     """The validation measure over the steps of training, a panel for each record; beside the folder, as PNG and SVG.
 
-    The dense model from the start, and models with compressed matrices of about one size: from the start, and trained
-    further after the compression.
+    Shows the dense model, and compressed models of about one size: trained from scratch, and fine-tuned after the
+    compression.
     """
     records = read_records(folder)
     if not records:
@@ -170,8 +171,8 @@ def _paragraph(record: Record) -> str:
     return (
         f"**{_title(record)}**, {record['units']} units, {record['measure']}. The dense "
         f"model, {dense['parameters']['recurrent']:,} recurrent parameters of {dense['parameters']['total']:,}, has "
-        f"{dense['test']:.3f} on test after {dense['epochs']:g} epochs ({dense['cpu_seconds']:.0f} CPU seconds); "
-        f"{longer['epochs']:g} further epochs give {longer['test']:.3f}. `{record['command']}`, commit "
+        f"{dense['test']:.3f} on the test set after {dense['epochs']:g} epochs ({dense['cpu_seconds']:.0f} CPU seconds); "
+        f"{longer['epochs']:g} more epochs give {longer['test']:.3f}. `{record['command']}`, commit "
         f"{record['commit']}."
     )
 

@@ -22,7 +22,7 @@ class AntisymmetricRNN(Recurrent):
     The eigenvalues of A are near the imaginary axis, so a gradient neither grows nor fades over many small
     steps. Both products share one A, whose N(N - 1)/2 entries are the only recurrent parameters, see
     `kru.matrices.AntisymmetricMatrix`. A layer has N(N - 1)/2 + N(D + 1) parameters, gated
-    N(N - 1)/2 + 2N(D + 1). The recurrence isn't that of `kru.ops.scan` and has a time loop of its own,
+    N(N - 1)/2 + 2N(D + 1). This recurrence differs from `kru.ops.scan` and has its own time loop,
     `kru.ops.euler.euler_scan`.
 
     Source: Chang, Chen, Haber, Chi, "AntisymmetricRNN: A Dynamical System View on Recurrent Neural
@@ -36,8 +36,8 @@ class AntisymmetricRNN(Recurrent):
         step: epsilon, the size of a step.
         diffusion: gamma, at least 0.
         spread: sigma; the entries of M start with a standard deviation of sigma / sqrt(N).
-        train_recurrent: False keeps A as it was drawn.
-        input_scale: the input weights start as so many times what was drawn.
+        train_recurrent: False keeps the initial A.
+        input_scale: scale of the initial input weights.
 
     Shapes:
         input (T, B, D), or symbols (T, B); output (T, B, N * directions); state (layers * directions, B, N).

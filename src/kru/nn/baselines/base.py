@@ -14,15 +14,15 @@ from kru.ops.chain import chain_scan, runs_native
 class Baseline(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W dense and with a parametrisation of its own.
 
-    W is made from its parameters once for each sequence, as one factor for the same time loop as that of
-    `kru.KRU`; or, where W is a product of cheap matrices, applied as such, see `kru.matrices.ChainMatrix`.
+    W is computed from its parameters once per sequence and passed as one factor to the time loop of `kru.KRU`. If W is a
+    product of cheap matrices, these are applied one after the other instead, see `kru.matrices.ChainMatrix`.
 
-    A subclass says which matrix, in which field, with which nonlinearity of its own paper; `matrix` makes the
-    recurrent matrix from N, `device` and `dtype`. All other arguments are those of `kru.KRU`; with `learn_initial`
-    the state before the first step is a parameter instead of zeros.
+    A subclass chooses the matrix, the field and the nonlinearity of its paper; `matrix` builds the recurrent matrix
+    from N, `device` and `dtype`. All other arguments are as in `kru.KRU`; with `learn_initial` the initial state
+    is a parameter instead of zeros.
 
     Shapes:
-        as those of `kru.KRU`: a state has S = 2N values in the complex field, N in the real one.
+        as in `kru.KRU`: a state has S = 2N values in the complex field, N in the real one.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class EURNN(Baseline):
         num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
         capacity: L of the tunable arrangement.
         arrangement: "tunable" (neighbouring units are paired) or "fft" (L = log2 N, all distances).
-        nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
+        nonlinearity: "modrelu", as in the paper, or any other nonlinearity of `kru.KRU`.
         learn_initial: whether h_0 is learned, or zero as in the paper.
         train_recurrent: False keeps the recurrent matrix as it was drawn.
         input_scale, initial_bias: see `kru.KRU`.

@@ -20,7 +20,7 @@ class FCURNN(Baseline):
         input_size: features D of the input, or the number of symbols.
         hidden_size: units N.
         num_layers, bias, batch_first, dropout, bidirectional: as in `torch.nn.LSTM`. A layer has one bias.
-        nonlinearity: "modrelu", that of the paper, or another one of `kru.KRU`.
+        nonlinearity: "modrelu", as in the paper, or any other nonlinearity of `kru.KRU`.
         learn_initial: whether h_0 is learned, as in the authors' program, or zero.
         train_recurrent: False keeps the recurrent matrix as it was drawn.
         input_scale, initial_bias: see `kru.KRU`.

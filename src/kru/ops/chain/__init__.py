@@ -32,8 +32,8 @@ def chain_scan(
 ) -> tuple[Tensor, Tensor]:
     """h_t = modReLU(W h_{t-1} + U x_t) in the complex field, W unitary and a product of stages.
 
-    What `kru.ops.scan` computes with the dense W as its factor, at a cost that grows with that of the stages
-    in place of N^2.
+    The result is that of `kru.ops.scan` with the dense W as its only factor, but the cost is the cost of the stages
+    instead of N^2.
 
     Args:
         x: inputs (T, B, D), or integer symbols (T, B) below D. With ``weight=None``: U x_t itself, (T, B, 2N), real

@@ -16,7 +16,7 @@ from kru.ops.scan.checks import check_lengths, check_scan_values, check_wants
 
 
 class _Call:
-    """A kernel call under construction. Keeps alive whatever its pointers point into."""
+    """A kernel call under construction. Keeps alive the memory that its pointers point into."""
 
     def __init__(
         self,

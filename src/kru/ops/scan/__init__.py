@@ -58,7 +58,7 @@ def scan(
         weight: the input map U, (G * S, D).
         factors: any number of factors with prod P_f = prod Q_f = N. Shapes: elman real (P, Q), elman complex
             (2, P, Q) with real part first, lstm (4, P, Q), gru (3, P, Q). With one more leading dimension R, the same
-            in all of them, W is the sum of R products, that of term r made of factors[f][r].
+            in all of them, W is the sum of R products; product r has the factors factors[f][r].
         nonlinearity: of the elman cell: "modrelu", "tanh", "relu", "leaky_relu" (slope 0.1 below zero) or "identity";
             all but the first act on real and imaginary parts separately.
         bias: (G * S,); with modReLU the bias b (N,) inside the nonlinearity instead. None for zeros.

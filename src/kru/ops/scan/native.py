@@ -80,7 +80,7 @@ def _keeps_part(arguments: ScanArguments) -> bool:
 
 
 class _Call:
-    """A kernel call under construction. Keeps alive whatever its pointers point into."""
+    """A kernel call under construction. Keeps alive the memory that its pointers point into."""
 
     def __init__(self, arguments: ScanArguments, part: Tensor | None) -> None:
         x, weight, factors = arguments.x, arguments.weight, arguments.factors
