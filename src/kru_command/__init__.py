@@ -15,7 +15,9 @@ class Command(NamedTuple):
 # Each command's module is imported when it is called.
 COMMANDS = {
     "fit": Command("kru.lab.commands.fit", "fit a model to data of your own: tables, arrays, sounds, text"),
-    "predict": Command("kru.lab.commands.predict", "write the predictions of a fitted model for a file, as CSV"),
+    "predict": Command(
+        "kru.lab.commands.predict", "write the predictions of a fitted model for a file, as CSV"
+    ),
     "generate": Command("kru.lab.commands.generate", "generate text with a fitted language model"),
     "train": Command("kru.lab.commands.train", "train a model from a recipe, or resume an interrupted run"),
     "recipes": Command(

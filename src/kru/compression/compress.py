@@ -48,8 +48,8 @@ def compress(
 
     Args:
         module: one of these layers, or a model with some in it.
-        max_parameters: upper limit on the total number of parameters of all compressed matrices. For each layer, two factors
-            and their number of terms are chosen so that the errors are small; low rank is one of the choices.
+        max_parameters: upper limit on the total number of parameters of all compressed matrices. For each layer, two
+            factors and their number of terms are chosen so that the errors are small; low rank is one of the choices.
         factors: the factors, instead of `max_parameters`: sizes, or pairs (rows, columns), for all layers with matrices
             of that size. Other layers are kept.
         rank: the number of terms. None: as many as `max_parameters` allows; with `factors` one.

@@ -30,8 +30,8 @@ def to_stored(matrices: Tensor) -> Tensor:
 def merged_gradient(grad_a: Tensor, grad_b: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """The smallest gradient G of C = A ⊗ B that gives the gradients of A and B.
 
-    By the chain rule, the gradient of A is G contracted with conj(B), and the gradient of B is G contracted with conj(A).
-    The least-norm solution, G's projection onto the directions in which Kronecker products can move, is::
+    By the chain rule, the gradient of A is G contracted with conj(B), and the gradient of B is G contracted with
+    conj(A). The least-norm solution, G's projection onto the directions in which Kronecker products can move, is::
 
         G_A ⊗ B / |B|^2 + A ⊗ G_B / |A|^2 - c A ⊗ B / (|A|^2 |B|^2),    c = <A, G_A> = <B, G_B>.
 

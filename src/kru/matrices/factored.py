@@ -27,7 +27,7 @@ class Factored(nn.Module):
     Attributes:
         shapes: rows and columns (P_f, Q_f) of each factor.
         field: "real", or "complex" for factors (..., 2, P_f, Q_f), real and imaginary parts.
-        rank: number of products in the sum W. With more than one, and each factor has a leading dimension over
+        rank: number of products in the sum W. With more than one, each factor has a leading dimension over
             them.
     """
 

@@ -13,8 +13,8 @@ class KRU(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W = W_0 ⊗ ... ⊗ W_{F-1} a Kronecker product.
 
     The recurrent matrix of N units has sum_f n_f^2 parameters instead of N^2. W is initially unitary. It stays unitary
-    with ``constraint="exact"``; otherwise add `kru.unitary_penalty` to the loss to keep it near the unitary matrices. The
-    layer is used like `torch.nn.RNN`, except that `nonlinearity` is a keyword argument.
+    with ``constraint="exact"``; otherwise add `kru.unitary_penalty` to the loss to keep it near the unitary matrices.
+    The layer is used like `torch.nn.RNN`, except that `nonlinearity` is a keyword argument.
 
     In the complex field h_t is in C^N, W and U are complex, and everything is stored as real tensors: a state
     and an output have S = 2N features, the N real parts followed by the N imaginary parts; in the real field

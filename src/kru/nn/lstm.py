@@ -12,8 +12,8 @@ class KRULSTM(Gated):
         i, f, o = sigmoid(W^i h_{t-1} + U^i x_t + b^i), ...     g = tanh(W^g h_{t-1} + U^g x_t + b^g)
         c_t = f c_{t-1} + i g                                   h_t = o tanh(c_t)
 
-    It is used like `torch.nn.LSTM`. There is one bias vector per gate instead of two, and the bias of the forget gate is
-    initialised to one. With a single factor of size N it computes the same as `torch.nn.LSTM`.
+    It is used like `torch.nn.LSTM`. There is one bias vector per gate instead of two, and the bias of the forget gate
+    is initialised to one. With a single factor of size N it computes the same as `torch.nn.LSTM`.
 
     Args:
         input_size: features D of the input, or the number of symbols.

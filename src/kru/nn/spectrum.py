@@ -1,4 +1,4 @@
-"""Singular values and eigenvalues of a Kronecker product, computed from its factors; for sums, from the dense matrix."""
+"""Singular values and eigenvalues of a Kronecker product, computed from its factors; for sums, densely."""
 
 from collections.abc import Sequence
 from functools import cached_property, reduce

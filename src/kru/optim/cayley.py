@@ -23,8 +23,9 @@ class CayleyUpdate(torch.optim.Optimizer):
         W <- (I + lr/2 A)^-1 (I - lr/2 A) W
 
     the multiplicative update of Wisdom et al., 2016, arXiv:1611.00035, eq. 8 and 9. With RMSprop, the gradient is
-    first divided by its running root mean square, as in their programs. Rounding errors do not accumulate: after each update W is brought back by one step of Newton's iteration for the unitary
-    polar factor, W <- W (3 I - W^H W) / 2.
+    first divided by its running root mean square, as in their programs. Rounding errors do not accumulate:
+    after each update W is brought back by one step of Newton's iteration for the unitary polar factor,
+    W <- W (3 I - W^H W) / 2.
 
     Moments and mean squares are part of the state of the underlying optimiser, and of its `state_dict`. That optimiser
     sees zeros instead of W, which matters only to optimisers whose steps depend on the parameter, such as Adafactor.

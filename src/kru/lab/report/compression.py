@@ -72,12 +72,12 @@ def compression_section(folder: Path, page: Path) -> str:
         return ""
     parts = [
         "## Compressing a trained LSTM",
-        "The recurrent matrices of a trained LSTM are replaced by sums of Kronecker products or by matrices of low rank, "
-        "each as large as possible with at least 10, 25 and 50 times fewer parameters. The figures are test measures, "
-        'lower is better. "Fitted to W": the matrices themselves are approximated. "Fitted to states": their products '
-        'with the states on 20 training batches are approximated. "Fine-tuned": training continues from the latter, for '
-        'as many epochs as the dense model was continued. "From scratch": the same architecture, trained for as long '
-        "as the dense model.",
+        "The recurrent matrices of a trained LSTM are replaced by sums of Kronecker products or by matrices of low "
+        "rank, each as large as possible with at least 10, 25 and 50 times fewer parameters. The figures are test "
+        'measures, lower is better. "Fitted to W": the matrices themselves are approximated. "Fitted to states": their '
+        'products with the states on 20 training batches are approximated. "Fine-tuned": training continues from the latter, '
+        'for as many epochs as the dense model was continued. "From scratch": the same architecture, trained for as '
+        "long as the dense model.",
     ]
     for record in records:
         parts += [_paragraph(record), markdown(HEADER, [_row(row, record) for row in record["rows"]], left=2)]
@@ -171,8 +171,8 @@ def _paragraph(record: Record) -> str:
     return (
         f"**{_title(record)}**, {record['units']} units, {record['measure']}. The dense "
         f"model, {dense['parameters']['recurrent']:,} recurrent parameters of {dense['parameters']['total']:,}, has "
-        f"{dense['test']:.3f} on the test set after {dense['epochs']:g} epochs ({dense['cpu_seconds']:.0f} CPU seconds); "
-        f"{longer['epochs']:g} more epochs give {longer['test']:.3f}. `{record['command']}`, commit "
+        f"{dense['test']:.3f} on the test set after {dense['epochs']:g} epochs ({dense['cpu_seconds']:.0f} CPU "
+        f"seconds); {longer['epochs']:g} more epochs give {longer['test']:.3f}. `{record['command']}`, commit "
         f"{record['commit']}."
     )
 

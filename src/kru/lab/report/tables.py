@@ -130,9 +130,6 @@ def report(tables: Sequence[Table], figures: Sequence[Path] = (), sections: Sequ
         "others are our measurements, as means over seeds with the standard deviation. A complex parameter counts as "
         "two. In each run, the weights with the best validation measure are evaluated once on the test set; the test "
         "figure of every seed is listed under Commands.",
-        "Settings were chosen on the validation set, with two exceptions in which test figures played a part: the number "
-        "of epochs of the Penn Treebank recipe `ptb-large-kru-further`, and the recipes of adding for T = 200 to 750. "
-        "[docs/tuning.md](docs/tuning.md) describes both.",
         *(table.markdown() for table in tables),
         *sections,
     ]

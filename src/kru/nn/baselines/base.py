@@ -14,8 +14,8 @@ from kru.ops.chain import chain_scan, runs_native
 class Baseline(Elman):
     """h_t = sigma(W h_{t-1} + U x_t), the recurrent matrix W dense and with a parametrisation of its own.
 
-    W is computed from its parameters once per sequence and passed as one factor to the time loop of `kru.KRU`. If W is a
-    product of cheap matrices, these are applied one after the other instead, see `kru.matrices.ChainMatrix`.
+    W is computed from its parameters once per sequence and passed as one factor to the time loop of `kru.KRU`. If W is
+    a product of cheap matrices, these are applied one after the other instead, see `kru.matrices.ChainMatrix`.
 
     A subclass chooses the matrix, the field and the nonlinearity of its paper; `matrix` builds the recurrent matrix
     from N, `device` and `dtype`. All other arguments are as in `kru.KRU`; with `learn_initial` the initial state
