@@ -75,9 +75,9 @@ def compression_section(folder: Path, page: Path) -> str:
         "The recurrent matrices of a trained LSTM are replaced by sums of Kronecker products or by matrices of low "
         "rank, each as large as possible with at least 10, 25 and 50 times fewer parameters. The figures are test "
         'measures, lower is better. "Fitted to W": the matrices themselves are approximated. "Fitted to states": their '
-        'products with the states on 20 training batches are approximated. "Fine-tuned": training continues from the latter, '
-        'for as many epochs as the dense model was continued. "From scratch": the same architecture, trained for as '
-        "long as the dense model.",
+        'products with the states on 20 training batches are approximated. "Fine-tuned": training continues from the '
+        'latter, for as many epochs as the dense model was continued. "From scratch": the same architecture, trained '
+        "for as long as the dense model.",
     ]
     for record in records:
         parts += [_paragraph(record), markdown(HEADER, [_row(row, record) for row in record["rows"]], left=2)]
