@@ -48,8 +48,8 @@ class Options:
     name: Annotated[str, tyro.conf.arg(aliases=["--study"])] = ""
     """name by which workers join the sweep; default: the name of the recipe"""
     storage: str = ""
-    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; default: KRU_STORAGE, else a file in the folder of
-    the runs"""
+    """FILE.db, FILE.journal or postgresql+psycopg://USER@HOST/DATABASE; default: KRU_STORAGE, else a file in the
+    folder of the runs"""
     out: Path | None = None
     """folder of the runs; default: runs/sweeps/NAME"""
     data_dir: Path | None = None
