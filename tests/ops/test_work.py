@@ -49,7 +49,7 @@ def spied(case: ScanCase, frozen: tuple[str, ...], loss) -> Spy:
     return spy
 
 
-ORDER = ("x", "weight", "bias", "recurrent_bias", "h0", "c0")
+ORDER = ("x", "weight", "bias", "recurrent_bias", "h0", "c0", "leak")
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
