@@ -163,6 +163,11 @@ def test_a_stored_model_predicts_the_same(kind: str, tmp_path: Path) -> None:
     other = EchoStateForecaster if kind == "classifier" else EchoStateClassifier
     with pytest.raises(ValueError, match=f"expected a {other.__name__}"):
         other.load(path)
+    content = bytearray(Path(path).read_bytes())
+    content[-1] ^= 1
+    Path(path).write_bytes(content)
+    with pytest.raises(ValueError, match="expected contents with the SHA-256 in its header, got others"):
+        type(model).load(path)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """Fitted echo state models as safetensors files: tensors, and settings as JSON."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 
 from kru.reservoir.echo_state import EchoState
 from kru.reservoir.normal import Linear
+from kru.training.checksum import checksum
+from kru.training.files import write_atomically
 
 FORMAT = "kru echo state 1"
 PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_")
@@ -41,8 +44,10 @@ def save(model: EchoState, path: str) -> None:
     }
     if hasattr(model, "classes_"):
         settings["classes"] = model.classes_.tolist()
-    metadata = {"format": FORMAT, "settings": json.dumps(settings)}
-    save_file({name: value.detach().contiguous().clone() for name, value in tensors.items()}, path, metadata)
+    text = json.dumps(settings)
+    metadata = {"format": FORMAT, "settings": text, "sha256": checksum(tensors, text)}
+    whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
+    write_atomically(Path(path), to_bytes(whole, metadata))
 
 
 def load(path: str, kind: type[EchoState]) -> EchoState:
@@ -53,8 +58,14 @@ def load(path: str, kind: type[EchoState]) -> EchoState:
             raise ValueError(
                 f"{path}: expected a file of the format {FORMAT!r}, got {metadata.get('format')!r}"
             )
-        settings = json.loads(metadata["settings"])
+        text = metadata.get("settings", "")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    # Files of earlier versions have none.
+    if metadata.get("sha256", "") not in ("", checksum(tensors, text)):
+        raise ValueError(
+            f"{path}: expected contents with the SHA-256 in its header, got others: the file was damaged or changed"
+        )
+    settings = json.loads(text)
     known = {one.__name__: one for one in _subclasses()}
     found = known.get(settings["class"])
     if found is None or not issubclass(found, kind):
