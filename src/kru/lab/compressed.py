@@ -1,4 +1,4 @@
-"""The model of a run with its recurrent matrices compressed, and the recipe it is trained further by."""
+"""The model of a run with compressed recurrent matrices, and the recipe to fine-tune it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace

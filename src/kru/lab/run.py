@@ -1,4 +1,4 @@
-"""A run in its folder: started or resumed, interrupted or finished, and then its result."""
+"""A run in its folder: start or resume it, interrupt or finish it, and make its result."""
 
 import contextlib
 import tempfile
@@ -36,11 +36,11 @@ from kru.training.wrong_path import is_wrong_path
 
 
 class RunError(RuntimeError):
-    """A run that ended without a result; the message says why and what to do."""
+    """A run ended without a result; the message says why and what to do."""
 
 
 class DivergedRunError(RunError):
-    """The loss was no longer finite; the folder has a result, of what had been reached before."""
+    """The loss is no longer finite; the folder has a result for the best weights so far."""
 
 
 class BusyRunError(RunError):
@@ -49,16 +49,16 @@ class BusyRunError(RunError):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where a run has its files, and how it is watched.
+    """The folders of a run, and how its progress is shown.
 
     Attributes:
         folder: of the run.
         data_dir: of the data.
-        checkpoint_seconds: how much time may lie between two checkpoints.
+        checkpoint_seconds: maximum time between two checkpoints.
         quiet: whether to show no progress.
         tensorboard: whether to write events for TensorBoard as well.
-        cpu_time: whether seconds are those of the CPU in place of those on the wall.
-        results: where results are recorded; a recipe may begin with the weights of one.
+        cpu_time: whether to measure CPU time instead of wall-clock time.
+        results: folder of recorded results; a recipe can start from recorded weights.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class RunOptions:
 
 
 def weights_path(name: Path) -> Path:
-    """The weights file that a folder of a run, a file, or a file without its ending stands for."""
+    """The weights file for the folder of a run, a file, or a file name without its suffix."""
     if name.is_dir():
         return name / WEIGHTS
     path = name if name.suffix == ".safetensors" else name.with_name(name.name + ".safetensors")
@@ -96,7 +96,7 @@ def train(
     stop: Interruptible | None = None,
     processes: Processes | None = None,
 ) -> dict[str, Any]:
-    """Run a recipe to its end, from its beginning or from the checkpoint in its folder; the result.
+    """Run a recipe from the start or from the checkpoint in its folder, and return the result.
 
     The result in the folder is returned if it was made from the checkpoint there and from this budget. Otherwise
     training resumes from the checkpoint and ends with a new result.
