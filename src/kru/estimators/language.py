@@ -197,7 +197,7 @@ class KRULanguageModel(BaseEstimator):
         top_k: int | None = None,
         random_state: Any = None,
     ) -> Text:
-        """A text that goes on from the prompt, without it; bytes if the model is of bytes.
+        """A text that continues the prompt, without the prompt; bytes if the model is of bytes.
 
         Args:
             temperature: below 1 for likelier symbols; 0 for the likeliest always.

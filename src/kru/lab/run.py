@@ -104,7 +104,7 @@ def train(
     Args:
         source: the recipe's name or path, for the command that the result names.
         resume: insist that there is a checkpoint.
-        start: weights to begin with in place of random ones, where there is no checkpoint yet.
+        start: initial weights instead of random ones, where there is no checkpoint yet.
         command: what the result names as its command, where that is not `kru train`; then `source` is not read.
         watch: called with each event of the loop; what it raises ends the run.
         stop: what listens for signals already, where one run is part of something longer.
@@ -159,7 +159,7 @@ def train(
             ) from error
         raise RunError(
             f"{run_options.folder}: cannot write ({error.strerror or error}); what was there before is whole: make "
-            "room and run the same command to go on from the last checkpoint"
+            "room and run the same command to resume from the last checkpoint"
         ) from error
 
 
