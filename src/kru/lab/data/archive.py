@@ -16,7 +16,7 @@ from kru.lab.data.errors import DataError
 MEMBER_LIMIT = 256 * 2**20
 
 RATIO_LIMIT = 100
-"""How many times its own size an archive may unpack to; recordings hardly reach 4, deflate can reach 1,032."""
+"""How many times its own size an archive may unpack to; TIMIT's sample reaches 1.44, deflate can reach 1,032."""
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How members may be packed: methods whose output zipfile can stop at a given length."""

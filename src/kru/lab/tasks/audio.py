@@ -10,7 +10,7 @@ from kru.lab.data import DataError
 
 SAMPLE_RATE = 16_000
 LONGEST_SECONDS = 300
-"""How long a recording may be; TIMIT's longest has 8 seconds."""
+"""How long a recording may be; the longest of TIMIT's sample has 5.5 seconds."""
 RECORDING_LIMIT = 2 * SAMPLE_RATE * LONGEST_SECONDS + 2**16
 """How many bytes the file of a recording may have: the samples and a header."""
 

@@ -19,7 +19,7 @@ Matrix = NDArray[np.generic]
 LIMIT = 2**27
 """How many bytes a file may have and unpack to; the largest collection of piano rolls has 24 MB."""
 MOST_ELEMENTS = 2**19
-"""How many elements a file may have; a matrix has five, the largest collection of piano rolls 5,000."""
+"""How many elements a file may have; a matrix has five, the largest collection of piano rolls 5,200."""
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15

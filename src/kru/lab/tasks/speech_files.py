@@ -23,7 +23,7 @@ from kru.lab.tasks.phones import PHONES
 Reader = Callable[[], bytes]
 
 LABELS_LIMIT = 2**18
-"""How many bytes a file of labels may have; TIMIT's longest has 2,000."""
+"""How many bytes a file of labels may have; the longest of TIMIT's sample has 1,016."""
 
 
 @dataclass(frozen=True)
