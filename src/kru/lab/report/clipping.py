@@ -26,10 +26,10 @@ def diverged(record: Result) -> bool:
 def clipping_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        "`kru study clipping`: the factors at the rate of the other weights, which is that of the study above "
-        "times 1, 10 and 100; gradients clipped to the norm 1 or not; the penalty (0.1) or none. A run counts as "
-        "diverged when its loss is no longer finite or it ends worse than a constant prediction. The paper says "
-        "that the penalty makes clipping unnecessary."
+        "`kru study clipping` trains factors and other weights at the same learning rate: 1, 10 and 100 times the "
+        "learning rate of the study above. Gradients are clipped to norm 1 or not clipped; the penalty is 0.1 or "
+        "absent. A run counts as diverged if its loss is no longer finite or it ends worse than a constant "
+        "prediction. The paper says that the penalty makes clipping unnecessary."
     ]
     tasks = by_task(records)
     in_all = {guard: [run for runs in tasks.values() for run in _runs(runs, guard)] for guard in GUARDS}
@@ -43,13 +43,13 @@ def clipping_findings(records: Sequence[Result]) -> list[str]:
 
 def _verdict(in_all: Runs) -> str:
     """How many runs diverged in all, and whether the penalty does what clipping does."""
-    text = f"Of all runs diverged: {_counts(in_all)}."
+    text = f"Diverged runs: {_counts(in_all)}."
     if not in_all["penalty"] or not in_all["clipping"]:
         return text
     shares = {guard: sum(map(diverged, found)) / len(found) for guard, found in in_all.items() if found}
     if shares["penalty"] <= shares["clipping"]:
         return f"{text} The penalty alone keeps at least as many runs as clipping alone, as the paper says."
-    return f"{text} The penalty alone keeps fewer runs than clipping alone, unlike what the paper says."
+    return f"{text} The penalty alone keeps fewer runs than clipping alone, unlike in the paper."
 
 
 def draw_clipping(records: Sequence[Result], path: Path) -> list[Path]:

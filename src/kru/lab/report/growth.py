@@ -35,8 +35,8 @@ def growth_findings(records: Sequence[Result]) -> list[str]:
     parts = [
         f"`{_command(records)}`: the smallest factors, one dense matrix, and the small factors grown {_when()}, by "
         f"merging neighbours up to the dense matrix or by adding terms up to a sum of {TERMS} products. All else is "
-        "equal, rates are constant and the horizon is short. Means over seeds with the standard deviation, commit "
-        f"{', '.join(sorted({run['commit'] for run in records})) or 'none yet'}."
+        "equal, learning rates are constant and training is short. Means over seeds with the standard deviation, "
+        f"commit {', '.join(sorted({run['commit'] for run in records})) or 'none yet'}."
     ]
     for task, runs in by_task(records, GROWTH_TASKS).items():
         parts += [_finding(task, runs), growth_table(runs)]

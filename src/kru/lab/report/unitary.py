@@ -45,8 +45,8 @@ def task_title(task: str, runs: Runs) -> str:
 def unitary_findings(records: Sequence[Result]) -> list[str]:
     """Paragraphs and tables in Markdown."""
     parts = [
-        "`kru study unitary`: the strength of the soft unitary constraint from 1e-7 to 1e-1 and all else fixed, "
-        "with the two ends that the paper argues about, no penalty and exactly unitary factors. Figures are of "
+        "`kru study unitary` varies the strength of the soft unitary constraint from 1e-7 to 1e-1 with all other "
+        "settings fixed, and adds the two extremes: no penalty and exactly unitary factors. Figures are for "
         "the model with the best validation measure: means over seeds with the standard deviation."
     ]
     for task, runs in by_task(records).items():
