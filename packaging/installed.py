@@ -33,7 +33,8 @@ def check_installed(wheel: Path, folder: Path) -> str:
         return done.stdout
 
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
-    packages = ["pytest", "pytest-timeout", "hypothesis"]
+    # What README's programs and the tests below import besides kru.
+    packages = ["pytest", "pytest-timeout", "hypothesis", "scikit-learn", "pandas", "aeon"]
     run("-m", "pip", "install", "-qq", *constraints, "--only-binary", ":all:", str(wheel), *packages)
     level = run("-W", "error", "-c", "import kru.ops.bindings as b; print(b.simd())").strip()
     if level == "none":
