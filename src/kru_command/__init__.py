@@ -88,5 +88,5 @@ def usage() -> str:
 
 
 def discard_output() -> None:
-    """After the reader of the output, such as `head`, has left: nothing more may be written, at exit neither."""
+    """After the reader of the output, such as `head`, has left: write nothing more, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

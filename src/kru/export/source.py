@@ -188,7 +188,7 @@ def _check_sizes(network: Network, parts: Parts) -> None:
 
 @torch.no_grad()
 def _check_values(network: Network, module: nn.Module, source: Exportable) -> None:
-    """Compare the network with the module over a few steps: whatever else a module may do, it isn't lost."""
+    """Compare the network with the module over a few steps, so that nothing the module computes is lost unnoticed."""
     steps, batch = 3, 2
     generator = torch.Generator().manual_seed(0)
     if network.symbols:

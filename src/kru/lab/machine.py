@@ -62,7 +62,9 @@ def _about_kernels() -> list[Finding]:
             remedy = (
                 "install a wheel, or install a C++ compiler (Debian: apt-get install g++) and then kru again"
             )
-        return [Finding(f"no native kernels: {bindings.missing}. Layers are 10 to 60 times slower", remedy)]
+        return [
+            Finding(f"no native kernels: {bindings.missing}. Layers run on slower PyTorch operations", remedy)
+        ]
     best = _best_instructions()
     if bindings.simd() != best:
         wanted = os.environ.get("KRU_SIMD")

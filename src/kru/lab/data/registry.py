@@ -13,7 +13,7 @@ class DataFile:
         size: in bytes.
         sha256: of the file.
         contents_sha256: for a zip archive that is packed differently at its source: the digest of what is in
-            it (`kru.lab.data.archive.contents_sha256`), which is accepted in place of size and sha256.
+            it (`kru.lab.data.archive.contents_sha256`), which is accepted instead of size and sha256.
     """
 
     path: str

@@ -67,7 +67,7 @@ def draw_panel(
     """The validation measure of each model, a line for each seed, and the baseline without memory.
 
     Args:
-        runs: by model, or whatever else `looks` has.
+        runs: by model, or by another key of `looks`.
         looks: how the lines of each look.
     """
     any_run = next(iter(runs.values()))[0]

@@ -11,7 +11,7 @@ from kru.ops.scan.cells import CELLS, NONLINEARITIES
 
 
 def check_scan_types(arguments: ScanArguments) -> None:
-    """Whether each argument is what its annotation says. Of the tensors only x and the factors cannot be None."""
+    """Whether each argument is what its annotation says. All tensors but x and the factors may be None."""
     given: object = arguments.factors
     if isinstance(given, Tensor) or not hasattr(given, "__len__"):
         raise TypeError(f"factors: expected a list of at least one matrix, got {type(given).__name__}")
