@@ -11,9 +11,15 @@ namespace KRU_ISA {
 
 // 1 / sqrt(x); large and finite for x = 0, so that x / sqrt(x) is 0 there.
 KRU_INLINE Float64 inverse_root(Float64 x) {
-  Float64 out;
-  for (int i = 0; i < kLanes<double>; ++i) out[i] = x[i] > 0 ? 1 / sqrt(x[i]) : 1e150;
-  return out;
+#if defined(__AVX512F__) && KRU_VECTOR_BYTES == 64
+  const Float64 root = (Float64)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__) && KRU_VECTOR_BYTES == 32
+  const Float64 root = (Float64)_mm256_sqrt_pd((__m256d)x);
+#else
+  Float64 root;
+  for (int i = 0; i < kLanes<double>; ++i) root[i] = sqrt(x[i]);
+#endif
+  return x > 0 ? 1 / root : splat<double>(1e150);
 }
 
 KRU_INLINE Float32 inverse_root(Float32 x) {
@@ -33,14 +39,24 @@ KRU_INLINE Float32 inverse_root(Float32 x) {
 #endif
 }
 
+// 2^n e^r with x = n ln 2 + r, |r| <= ln(2) / 2, and e^r by its Taylor series, whose next term is below 2^-57 (in float
+// below 2^-26). The terms are added in pairs, as one long chain would wait for each product. NaN stays NaN.
 KRU_INLINE Float64 exponential(Float64 x) {
-  Float64 out;
-  for (int i = 0; i < kLanes<double>; ++i) out[i] = exp(x[i]);
-  return out;
+  const Float64 clamped = minimum<double>(maximum<double>(x, splat<double>(-708.3)), splat<double>(709.4));
+  const Float64 shift = splat<double>(6755399441055744.0);  // 1.5 * 2^52: adding it rounds to an integer
+  const Float64 shifted = clamped * 1.4426950408889634 + shift;
+  const Float64 n = shifted - shift;
+  // ln 2 in two parts, the first with so few bits that its product with n is exact.
+  const Float64 r = (clamped - n * 0.693145751953125) - n * 1.42860682030941723212e-6;
+  const Float64 s = r * r, q = s * s;
+  const Float64 low = (0.5 + r * (1.0 / 6)) + s * ((1.0 / 24 + r * (1.0 / 120)) + s * (1.0 / 720 + r * (1.0 / 5040)));
+  const Float64 high = (1.0 / 40320 + r * (1.0 / 362880)) + s * (1.0 / 3628800 + r * (1.0 / 39916800)) +
+                       q * (1.0 / 479001600 + r * (1.0 / 6227020800));
+  const Int64 power = ((Int64)shifted - (Int64)shift + 1023) << 52;
+  const Float64 out = (1 + (r + s * (low + s * q * high))) * (Float64)power;
+  return x == x ? out : x;
 }
 
-// 2^n e^r with x = n ln 2 + r, |r| <= ln(2) / 2, and e^r by its Taylor series, whose next term is below 2^-26.
-// NaN stays NaN.
 KRU_INLINE Float32 exponential(Float32 x) {
   const Float32 clamped = minimum<float>(maximum<float>(x, splat<float>(-87.3f)), splat<float>(88.3f));
   const Float32 shift = splat<float>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
@@ -61,10 +77,17 @@ KRU_INLINE Float32 exponential(Float32 x) {
 
 template <class V> KRU_INLINE V sigmoid(V x) { return 1 / (1 + exponential(-x)); }
 
+// (e - 1) / (e + 1) with e = exp(2 |x|). Near zero that difference cancels: the continued fraction of tanh,
+// x / (1 + x^2 / (3 + x^2 / (5 + ...))), there, up to 15. Both have the same one division.
 KRU_INLINE Float64 hyperbolic_tangent(Float64 x) {
-  Float64 out;
-  for (int i = 0; i < kLanes<double>; ++i) out[i] = tanh(x[i]);
-  return out;
+  const Float64 size = x < 0 ? -x : x;
+  const Float64 e = exponential(2 * minimum<double>(splat<double>(20), size));
+  const Float64 s = x * x;
+  const Float64 above = size * (2027025 + s * (270270 + s * (6930 + s * 36)));
+  const Float64 below = 2027025 + s * (945945 + s * (51975 + s * (630 + s)));
+  const Mask<double> small = size < 0.5;
+  const Float64 out = (small ? above : e - 1) / (small ? below : e + 1);
+  return x < 0 ? -out : out;
 }
 
 KRU_INLINE Float32 hyperbolic_tangent(Float32 x) {

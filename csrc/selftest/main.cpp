@@ -6,6 +6,7 @@
 // so that it also runs under the sanitizers and on machines without Python.
 #include <stdlib.h>
 
+#include "activation_cases.hpp"
 #include "chain_cases.hpp"
 #include "kron_cases.hpp"
 #include "scan_cases.hpp"
@@ -42,6 +43,10 @@ int main(int argc, char** argv) {
         not_finite_case<float>(of_float, nonlinearity, is_complex, value);
         not_finite_case<double>(of_double, nonlinearity, is_complex, value);
       }
+  for (bool sigmoid : {false, true}) {
+    activation_case<float>(of_float, sigmoid);
+    activation_case<double>(of_double, sigmoid);
+  }
   check_helpers(of_double);
   const int64_t passed = of_float.passed + of_double.passed, failed = of_float.failed + of_double.failed;
   printf("instruction set %s, %lld cases, worst relative error %.2g in float, %.2g in double\n", kru_simd(),
