@@ -52,10 +52,10 @@ void elman_leak(const T* leak, const T* before, int64_t plane, int planes, int64
 
 template <class T, bool C, class M>
 void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker, InputPart<T>& input,
-                   int thread, int64_t block_rows, T* h_block, T* z_block, const T* zeros) {
+                   int thread, int64_t block_rows, T* h_block, T* z_block) {
   const kru_scan& call = scan.call;
   const int64_t n = scan.units, s = scan.state;
-  const T* bias = call.bias == nullptr ? zeros : static_cast<const T*>(call.bias);
+  const T* bias = call.bias == nullptr ? scan.zeros : static_cast<const T*>(call.bias);
   const T* leak = static_cast<const T*>(call.leak);
   clear_after_end(scan, call.states, s, thread);
   for (int64_t first = 0; first < scan.rows(thread); first += block_rows) {
@@ -76,6 +76,14 @@ void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker&
     for (int64_t step = 0; step < block.longest; ++step) {
       const int64_t t = call.reverse ? block.longest - 1 - step : step;
       const int64_t running = block.running(t);
+      for (int64_t r = 0; call.reset != nullptr && r < running; ++r) {
+        if (!scan.restarts(t, block.order[r])) continue;
+        if (direct)
+          h = scan.initial;
+        else
+          for (int c = 0; c < scan.planes; ++c)
+            __builtin_memcpy(h_block + c * plane + r * n, scan.initial + c * n, size_t(n) * sizeof(T));
+      }
       matrix.apply(worker, running, h, z_block, plane);
       for (int64_t r = 0; r < running; ++r) {
         const int64_t row = block.order[r];
@@ -111,11 +119,12 @@ template <class T, bool C, class M> class ElmanBackward {
     dz_ = block_rows == 1 ? dz_block_ : arena.take<T>(s_);
     z_ = arena.take<T>(s_);
     previous_ = arena.take<T>(s_);
-    zeros_ = arena.take_zeros<T>(s_);
+    zeros_ = scan.zeros;
     const bool modrelu = scan.call.nonlinearity == KRU_MODRELU;
     dbias = modrelu && scan.call.dbias != nullptr ? arena.take_zeros<T>(n_) : nullptr;
     leak_ = static_cast<const T*>(scan.call.leak);
     dleak = leak_ != nullptr && scan.call.dleak != nullptr ? arena.take_zeros<T>(n_) : nullptr;
+    dinitial = scan.call.dinitial != nullptr ? arena.take_zeros<T>(s_) : nullptr;
     around_ = leak_ != nullptr ? arena.take<T>(scan.planes * plane_) : nullptr;
     arrived_ = leak_ != nullptr ? arena.take<T>(scan.planes * plane_) : nullptr;
     bias_ = modrelu && scan.call.bias != nullptr ? static_cast<const T*>(scan.call.bias) : zeros_;
@@ -150,6 +159,8 @@ template <class T, bool C, class M> class ElmanBackward {
         // Only now: the matrix may have read its own adjoint product from carry_.
         for (int c = 0; leak_ != nullptr && c < scan_.planes; ++c)
           add_scaled(carry_ + c * plane_, around_ + c * plane_, T(1), running * n_);
+        for (int64_t r = 0; call.reset != nullptr && r < running; ++r)
+          if (scan_.restarts(t, block.order[r])) end_at_reset(carry_ + r * n_);
       }
       if (scan_.wants_factors) matrix_.flush(worker_);
       if (call.dh0 != nullptr)
@@ -157,9 +168,17 @@ template <class T, bool C, class M> class ElmanBackward {
     }
   }
 
-  T *dbias, *dleak;
+  T *dbias, *dleak, *dinitial;
 
  private:
+  // What has been carried to a reset belongs to the initial state; nothing goes on to the step before.
+  void end_at_reset(T* carry) {
+    for (int c = 0; c < scan_.planes; ++c) {
+      if (dinitial != nullptr) add_scaled(dinitial + c * n_, carry + c * plane_, T(1), n_);
+      __builtin_memset(carry + c * plane_, 0, size_t(n_) * sizeof(T));
+    }
+  }
+
   // A row of a (B, S) tensor into a row of a block, or back.
   void move(T* block, const void* tensor, int64_t row, bool in) {
     for (int c = 0; c < scan_.planes; ++c) {
@@ -175,10 +194,7 @@ template <class T, bool C, class M> class ElmanBackward {
   }
 
   const T* state_before(int64_t t, int64_t row) const {
-    const int64_t before = scan_.before(t, row);
-    if (before >= 0) return scan_.at(static_cast<const void*>(scan_.call.states), before, row, s_);
-    const T* h0 = scan_.h0(row);
-    return h0 != nullptr ? h0 : zeros_;
+    return scan_.before(scan_.call.states, scan_.call.h0, scan_.initial, t, row);
   }
 
   // dz_ of one row from the gradient that arrives at h_t: the carried one plus that of the output.
@@ -268,8 +284,8 @@ template <class T, bool C, class M> class ElmanBackward {
   typename M::Worker& worker_;
   InputPart<T>& input_;
   int64_t n_, s_, block_rows_, plane_;
-  T *carry_, *dz_block_, *dz_, *z_, *previous_, *zeros_;
-  const T *bias_, *leak_;
+  T *carry_, *dz_block_, *dz_, *z_, *previous_;
+  const T *zeros_, *bias_, *leak_;
   T *around_, *arrived_;  // with a leak: of the block, and of one row
   const T* ahead_ = nullptr;  // the state needed in the next step but one, fetched on the way
 };

@@ -108,12 +108,13 @@ template <class T, class Cell, class M> class Gated {
     c_ = arena.take<T>(size);
     z_ = arena.take<T>(Cell::kGates * size);
     row_h_ = arena.take<T>(n_);
-    zeros_ = arena.take_zeros<T>(n_);
+    zeros_ = scan.zeros;
     if (!backward) return;
     dz_ = arena.take<T>(Cell::kGates * n_);
     dkept_ = arena.take<T>(n_);
     adjoint_ = arena.take<T>(size);
     if (scan.call.drecurrent_bias != nullptr) drecurrent_bias = arena.take_zeros<T>(n_);
+    if (scan.call.dinitial != nullptr) dinitial = arena.take_zeros<T>(n_);
   }
 
   void forward(int thread) {
@@ -130,6 +131,11 @@ template <class T, class Cell, class M> class Gated {
       for (int64_t step = 0; step < block.longest; ++step) {
         const int64_t t = call.reverse ? block.longest - 1 - step : step;
         const int64_t running = block.running(t);
+        for (int64_t r = 0; call.reset != nullptr && r < running; ++r) {
+          if (!scan_.restarts(t, block.order[r])) continue;
+          copy(h_ + r * n_, scan_.initial);
+          copy(c_ + r * n_, nullptr);
+        }
         for (int g = 0; g < Cell::kGates; ++g)
           matrices_[g].apply(*workers_[g], running, h_, z_ + g * block_rows_ * n_, 0);
         for (int64_t r = 0; r < running; ++r) {
@@ -169,12 +175,14 @@ template <class T, class Cell, class M> class Gated {
           const T* dz = z_ + g * block_rows_ * n_;
           matrices_[g].adjoint(*workers_[g], running, dz, adjoint_, 0);
           for (int64_t r = 0; r < running; ++r) {
-            const T* h = before(call.states, call.h0, t, block.order[r]);
+            const T* h = scan_.before(call.states, call.h0, scan_.initial, t, block.order[r]);
             if (scan_.wants_factors && h != zeros_)
               matrices_[g].accumulate(*workers_[g], h, 0, dz + r * n_, 0, adjoint_ + r * n_, 0);
             add_scaled(h_ + r * n_, adjoint_ + r * n_, T(1), n_);
           }
         }
+        for (int64_t r = 0; call.reset != nullptr && r < running; ++r)
+          if (scan_.restarts(t, block.order[r])) end_at_reset(r);
       }
       for (int g = 0; g < Cell::kGates && scan_.wants_factors; ++g) matrices_[g].flush(*workers_[g]);
       for (int64_t r = 0; r < block.rows; ++r) {
@@ -184,9 +192,16 @@ template <class T, class Cell, class M> class Gated {
     }
   }
 
-  T* drecurrent_bias = nullptr;
+  T *drecurrent_bias = nullptr, *dinitial = nullptr;
 
  private:
+  // What has been carried to a reset belongs to the initial state; nothing goes on to the step before.
+  void end_at_reset(int64_t r) {
+    if (dinitial != nullptr) add_scaled(dinitial, h_ + r * n_, T(1), n_);
+    copy(h_ + r * n_, nullptr);
+    copy(c_ + r * n_, nullptr);
+  }
+
   void copy(T* to, const T* from) const {
     if (from != nullptr)
       __builtin_memcpy(to, from, size_t(n_) * sizeof(T));
@@ -204,17 +219,11 @@ template <class T, class Cell, class M> class Gated {
     return at;
   }
 
-  const T* before(const void* history, const void* initial, int64_t t, int64_t row) const {
-    const int64_t earlier = scan_.before(t, row);
-    if (earlier >= 0) return scan_.at(history, earlier, row, n_);
-    return initial != nullptr ? scan_.at(initial, 0, row, n_) : zeros_;
-  }
-
   void gates_backward(int64_t t, int64_t row, int64_t r) {
     const kru_scan& call = scan_.call;
     if (call.dstates != nullptr) add_scaled(h_ + r * n_, scan_.at(call.dstates, t, row, n_), T(1), n_);
-    const T* h_before = before(call.states, call.h0, t, row);
-    const T* c_before = before(call.cells, call.c0, t, row);
+    const T* h_before = scan_.before(call.states, call.h0, scan_.initial, t, row);
+    const T* c_before = scan_.before(call.cells, call.c0, zeros_, t, row);
     Cell::backward(pointers(t, row), h_before, c_before, h_ + r * n_, c_ + r * n_, dz_, dkept_);
     input_.accumulate(t, row, dz_);
     for (int g = 0; g < Cell::kGates; ++g) {
@@ -229,7 +238,8 @@ template <class T, class Cell, class M> class Gated {
   typename M::Worker* const* workers_;
   InputPart<T>& input_;
   int64_t n_, block_rows_;
-  T *h_, *c_, *z_, *row_h_, *zeros_, *dz_ = nullptr, *dkept_ = nullptr, *adjoint_ = nullptr;
+  const T* zeros_;
+  T *h_, *c_, *z_, *row_h_, *dz_ = nullptr, *dkept_ = nullptr, *adjoint_ = nullptr;
 };
 
 }  // namespace KRU_ISA

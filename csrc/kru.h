@@ -20,7 +20,7 @@ extern "C" {
 
 /* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/bindings.py` has the same
  * number and refuses a library with another one. */
-#define KRU_INTERFACE 4
+#define KRU_INTERFACE 5
 
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
 enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
@@ -72,6 +72,11 @@ typedef struct {
   void *dx, *dweight, *dbias, *drecurrent_bias, *dh0, *dc0;
   const void* leak; /* (N), Elman: h_t = (1 - leak) h_{t-1} + leak sigma(...), or NULL for 1 */
   void* dleak;      /* (N), backward only, or NULL */
+  /* (T, B) or NULL: where not 0, a sequence begins. The state that step t of row b starts from is then `initial` and a
+   * c of zero. In reverse this holds for step t - 1, which comes after step t. */
+  const uint8_t* reset;
+  const void* initial; /* (S) or NULL for zeros */
+  void* dinitial;      /* (S), backward only, or NULL */
 } kru_scan;
 
 /* A unitary matrix of N units that is a factor of a chain. Complex numbers are interleaved. The gradients are outputs

@@ -50,38 +50,43 @@ void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const Sca
   if (!backward) {
     T** blocks = arena.take<T*>(2 * scan.threads);
     for (int t = 0; t < 2 * scan.threads; ++t) blocks[t] = arena.take<T>(size);
-    const T* zeros = arena.take_zeros<T>(scan.units);
     parallel(scan.threads, [&](int t) {
       elman_forward<T, C>(scan, *matrix, *own.workers[t][0], *own.inputs[t], t, own.block_rows, blocks[2 * t],
-                          blocks[2 * t + 1], zeros);
+                          blocks[2 * t + 1]);
     });
     return;
   }
   using Part = ElmanBackward<T, C, M>;
   Part** parts = arena.take<Part*>(scan.threads);
   T **dbias = arena.take<T*>(scan.threads), **dleak = arena.take<T*>(scan.threads);
+  T** dinitial = arena.take<T*>(scan.threads);
   for (int t = 0; t < scan.threads; ++t) {
     parts[t] = new (arena.take<Part>(1)) Part(arena, scan, *matrix, *own.workers[t][0], *own.inputs[t], own.block_rows);
     dbias[t] = parts[t]->dbias;
     dleak[t] = parts[t]->dleak;
+    dinitial[t] = parts[t]->dinitial;
   }
   parallel(scan.threads, [&](int t) { parts[t]->run(t); });
   if (scan.call.nonlinearity == KRU_MODRELU) add_threads(scan.call.dbias, dbias, scan.threads, scan.units);
   add_threads(scan.call.dleak, dleak, scan.threads, scan.units);
+  add_threads(scan.call.dinitial, dinitial, scan.threads, scan.state);
 }
 
 template <class T, class Cell, class M>
 void run_gated(Arena& arena, const ScanCall<T>& scan, const M* matrices, const ScanThreads<T, M>& own, bool backward) {
   using Part = Gated<T, Cell, M>;
   Part** parts = arena.take<Part*>(scan.threads);
-  T** dbias = arena.take<T*>(scan.threads);
+  T **dbias = arena.take<T*>(scan.threads), **dinitial = arena.take<T*>(scan.threads);
   for (int t = 0; t < scan.threads; ++t) {
     parts[t] = new (arena.take<Part>(1))
         Part(arena, scan, matrices, own.workers[t], *own.inputs[t], own.block_rows, backward);
     dbias[t] = parts[t]->drecurrent_bias;
+    dinitial[t] = parts[t]->dinitial;
   }
   parallel(scan.threads, [&](int t) { backward ? parts[t]->backward(t) : parts[t]->forward(t); });
-  if (backward) add_threads(scan.call.drecurrent_bias, dbias, scan.threads, scan.units);
+  if (!backward) return;
+  add_threads(scan.call.drecurrent_bias, dbias, scan.threads, scan.units);
+  add_threads(scan.call.dinitial, dinitial, scan.threads, scan.units);
 }
 
 template <class T, bool C> void scan(const kru_scan& call, bool backward) {

@@ -20,6 +20,7 @@ template <class T> struct ScanCall {
   int64_t* order;                 // rows, thread by thread, the longest first within a thread
   int64_t* bounds;                // thread t has order[bounds[t]] ... order[bounds[t + 1] - 1]
   const Input<T>* input;
+  const T *zeros, *initial;       // (state): what a row without an initial state starts from, and what a reset leads to
 
   ScanCall(Arena& arena, const kru_scan& c) : call(c), steps(c.steps), batch(c.batch) {
     planes = c.is_complex ? 2 : 1;
@@ -43,6 +44,8 @@ template <class T> struct ScanCall {
     state = planes * units;
     threads = int(larger(1, smaller(c.threads, batch)));
     share_rows(arena);
+    zeros = arena.take_zeros<T>(state);
+    initial = c.initial == nullptr ? zeros : static_cast<const T*>(c.initial);
     const bool own_bias = c.cell == KRU_ELMAN && c.nonlinearity == KRU_MODRELU;
     input = new (arena.take<Input<T>>(1)) Input<T>(arena, c, width(), own_bias);
   }
@@ -51,8 +54,8 @@ template <class T> struct ScanCall {
   int64_t length(int64_t row) const { return call.lengths == nullptr ? steps : call.lengths[row]; }
   int64_t rows(int thread) const { return bounds[thread + 1] - bounds[thread]; }
 
-  const T* h0(int64_t row) const { return initial(call.h0, row); }
-  const T* c0(int64_t row) const { return initial(call.c0, row); }
+  const T* h0(int64_t row) const { return first(call.h0, row); }
+  const T* c0(int64_t row) const { return first(call.c0, row); }
   T* at(void* base, int64_t t, int64_t row, int64_t size) const {
     return static_cast<T*>(base) + (t * batch + row) * size;
   }
@@ -60,14 +63,24 @@ template <class T> struct ScanCall {
     return static_cast<const T*>(base) + (t * batch + row) * size;
   }
 
-  // The step before t in the order of the recurrence, or -1 if t is the first.
-  int64_t before(int64_t t, int64_t row) const {
-    if (!call.reverse) return t - 1;
-    return t + 1 < length(row) ? t + 1 : -1;
+  // Whether a reset makes step t start anew.
+  bool restarts(int64_t t, int64_t row) const {
+    if (call.reset == nullptr) return false;
+    const int64_t begin = call.reverse ? t + 1 : t;
+    return begin < length(row) && call.reset[begin * batch + row] != 0;
+  }
+
+  // The state from which step t starts: of the history, or the first one (NULL: zeros), or what a reset leads to.
+  const T* before(const void* history, const void* first_states, const T* after_reset, int64_t t, int64_t row) const {
+    if (restarts(t, row)) return after_reset;
+    const int64_t earlier = call.reverse ? t + 1 : t - 1;
+    if (earlier >= 0 && earlier < length(row)) return at(history, earlier, row, state);
+    const T* start = first(first_states, row);
+    return start != nullptr ? start : zeros;
   }
 
  private:
-  const T* initial(const void* base, int64_t row) const {
+  const T* first(const void* base, int64_t row) const {
     return base == nullptr ? nullptr : static_cast<const T*>(base) + row * state;
   }
 

@@ -252,7 +252,7 @@ template <class T> void chain_case(Random& random, Report& report, int64_t numbe
     for (int64_t k = 0; k < length; ++k) {
       const int64_t t = problem.step(row, k);
       std::vector<Row>& seen = inputs[size_t(k)];
-      seen.push_back(problem.before(history, problem.h0, row, k));
+      seen.push_back(problem.before(history, problem.h0, {}, row, k));
       for (const DenseStage& stage : chain) seen.push_back(stage.apply(seen.back()));
       const Row a = problem.input_part(t, row);
       last.resize(size_t(n));

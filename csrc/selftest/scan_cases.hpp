@@ -5,7 +5,7 @@
 
 namespace selftest {
 
-enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kLeakRates, kGradients };
+enum Gradient { kPart, kX, kWeight, kBias, kRecurrentBias, kH0, kC0, kLeakRates, kInitial, kGradients };
 
 // One of the three kinds of input, its values up to `size`.
 template <class T> void draw_input_part(Random& random, ScanProblem& s, double size) {
@@ -102,6 +102,10 @@ template <class T> struct ScanCase {
     if (s.cell == KRU_ELMAN && random.chance(0.4))
       for (const double v : random.values<T>(s.units, 0.5)) s.leak.push_back(double(T(0.5 + 0.999 * v)));
     if (random.chance(0.5)) s.h0 = random.values<T>(s.batch * s.state, 1);
+    if (random.chance(0.4)) {
+      for (int64_t i = 0; i < rows(); ++i) s.reset.push_back(random.chance(0.3));
+      if (random.chance(0.5)) s.initial = random.values<T>(s.state, 1);
+    }
     if (s.cell == KRU_LSTM && random.chance(0.5)) s.c0 = random.values<T>(s.batch * s.state, 1);
   }
 
@@ -120,6 +124,7 @@ template <class T> struct ScanCase {
     wants[kH0] = wants[kH0] && !s.h0.empty();
     wants[kC0] = wants[kC0] && !s.c0.empty();
     wants[kLeakRates] = wants[kLeakRates] && !s.leak.empty();
+    wants[kInitial] = wants[kInitial] && !s.initial.empty();
     const bool any_factors = random.chance(0.8);
     for (int f = 0; f < shapes.count(); ++f) wants_factor.push_back(any_factors && random.chance(0.8));
     part_is_gates = s.cell != KRU_ELMAN && part && random.chance(0.5);
@@ -134,7 +139,8 @@ template <class T> struct ScanCase {
     if (s.cell == KRU_ELMAN) text += std::string(" ") + nonlinearities[s.nonlinearity];
     text += std::string(s.is_complex ? " complex " : " ") + std::to_string(rank) + " x " + shapes.text() + ", " + inputs[s.input_kind] + " " +
             std::to_string(s.steps) + " steps, batch " + std::to_string(s.batch) + ", " + std::to_string(threads) +
-            " threads" + (s.reverse ? ", reversed" : "") + (s.lengths.empty() ? "" : ", lengths") + (s.leak.empty() ? "" : ", leak");
+            " threads" + (s.reverse ? ", reversed" : "") + (s.lengths.empty() ? "" : ", lengths") + (s.leak.empty() ? "" : ", leak") +
+            (s.reset.empty() ? "" : ", reset");
   }
 };
 
@@ -143,6 +149,7 @@ template <class T> struct ScanInputs {
   explicit ScanInputs(const ScanCase<T>& own)
       : part(buffer(own.s.part)), x(buffer(own.s.x)), weight(buffer(own.s.weight)), bias(buffer(own.s.bias)),
         recurrent_bias(buffer(own.s.recurrent_bias)), h0(buffer(own.s.h0)), c0(buffer(own.s.c0)), leak(buffer(own.s.leak)),
+        initial(buffer(own.s.initial)),
         dstates(buffer(own.s.dstates)), dh(buffer(own.s.dh)), dc(buffer(own.s.dc)) {
     for (const Values& factor : own.factors) factors.emplace_back(factor);
     for (const Buffer<T>& factor : factors) pointers.push_back(factor.get());
@@ -171,6 +178,8 @@ template <class T> struct ScanInputs {
     call.h0 = h0.get();
     call.c0 = c0.get();
     call.leak = leak.get();
+    call.initial = initial.get();
+    call.reset = s.reset.empty() ? nullptr : s.reset.data();
     call.lengths = s.lengths.empty() ? nullptr : s.lengths.data();
     call.dstates = dstates.get();
     call.dh = dh.get();
@@ -182,7 +191,7 @@ template <class T> struct ScanInputs {
  private:
   static Buffer<T> buffer(const Values& values) { return values.empty() ? Buffer<T>() : Buffer<T>(values); }
 
-  Buffer<T> part, x, weight, bias, recurrent_bias, h0, c0, leak, dstates, dh, dc;
+  Buffer<T> part, x, weight, bias, recurrent_bias, h0, c0, leak, initial, dstates, dh, dc;
   std::vector<Buffer<T>> factors;
   std::vector<const void*> pointers;
 };
@@ -206,7 +215,7 @@ template <class T> struct ScanRun {
     }
     const int64_t counts[kGradients] = {own.rows() * s.width(), own.rows() * s.inputs, s.width() * s.inputs,
                                         int64_t(s.bias.size()), s.units, s.batch * s.state, s.batch * s.state,
-                                        s.units};
+                                        s.units, s.state};
     for (int g = 0; g < kGradients; ++g)
       if (own.wants[g] && !(g == kPart && own.gates_are_dpart)) gradients[g] = Buffer<T>(counts[g]);
     for (size_t f = 0; f < own.factors.size(); ++f)
@@ -244,6 +253,7 @@ template <class T> struct ScanRun {
     call.dh0 = gradients[kH0].get();
     call.dc0 = gradients[kC0].get();
     call.dleak = gradients[kLeakRates].get();
+    call.dinitial = gradients[kInitial].get();
     status |= kru_scan_backward(&call);
   }
 };
@@ -255,17 +265,20 @@ template <class T> Values rounded_differently(Random& random, Values states) {
 }
 
 template <class T> void check_gradients(Random& random, Report& report, const ScanCase<T>& own, const ScanRun<T>& run) {
-  static const char* const names[] = {"dpart", "dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak"};
+  static const char* const names[] = {"dpart", "dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak",
+                                      "dinitial"};
   const Values states = run.states.values(), cells = run.cells.values();
   const int count = own.shapes.count();
   const ScanGradients expected = scan_backward(own.s, states, cells, count);
   const auto list = [](const ScanGradients& g) {
-    return std::vector<const Values*>{&g.part, &g.x, &g.weight, &g.bias, &g.recurrent_bias, &g.h0, &g.c0, &g.leak};
+    return std::vector<const Values*>{&g.part, &g.x, &g.weight, &g.bias, &g.recurrent_bias, &g.h0, &g.c0, &g.leak,
+                                      &g.initial};
   };
   double sensitive = 1;
   if (own.s.own_bias()) {
     ScanProblem changed = own.s;
     changed.h0 = rounded_differently<T>(random, own.s.h0);
+    changed.initial = rounded_differently<T>(random, own.s.initial);
     const ScanGradients other = scan_backward(changed, rounded_differently<T>(random, states), cells, count);
     for (int g = 0; g < kGradients; ++g) {
       double change = 0, scale = 1e-30;

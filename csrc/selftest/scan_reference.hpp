@@ -14,8 +14,9 @@ struct ScanProblem {
   bool is_complex, reverse;
   int64_t steps, batch, inputs, gates, units, state;
   std::vector<Sum> matrices;  // one for each gate
-  Values part, x, weight, bias, recurrent_bias, h0, c0, leak, dstates, dh, dc;  // empty where there is none
+  Values part, x, weight, bias, recurrent_bias, h0, c0, leak, initial, dstates, dh, dc;  // empty where there is none
   std::vector<int64_t> symbols, lengths;
+  std::vector<uint8_t> reset;
 
   int64_t width() const { return gates * state; }
   int64_t length(int64_t row) const { return lengths.empty() ? steps : lengths[size_t(row)]; }
@@ -41,8 +42,15 @@ struct ScanProblem {
 
   // The k-th step of a row in the order of the recurrence.
   int64_t step(int64_t row, int64_t k) const { return reverse ? length(row) - 1 - k : k; }
-  Row before(const Values& history, const Values& initial, int64_t row, int64_t k) const {
-    return k == 0 ? read(initial, 0, row, state) : read(history, step(row, k - 1), row, state);
+  // Whether a sequence begins between the k-th step and the one before it.
+  bool restarts(int64_t row, int64_t k) const {
+    if (reset.empty() || k == length(row)) return false;
+    const int64_t begin = reverse ? step(row, k) + 1 : step(row, k);
+    return begin < length(row) && reset[size_t(begin * batch + row)];
+  }
+  Row before(const Values& history, const Values& first, const Values& after_reset, int64_t row, int64_t k) const {
+    if (restarts(row, k)) return read(after_reset, 0, 0, state);
+    return k == 0 ? read(first, 0, row, state) : read(history, step(row, k - 1), row, state);
   }
 
   Row input_part(int64_t t, int64_t row) const {
@@ -114,7 +122,7 @@ inline ScanForward scan_forward(const ScanProblem& s, const Values& kernel_state
   for (int64_t row = 0; row < s.batch; ++row)
     for (int64_t k = 0; k < s.length(row); ++k) {
       const int64_t t = s.step(row, k);
-      const Row h = s.before(kernel_states, s.h0, row, k), a = s.input_part(t, row);
+      const Row h = s.before(kernel_states, s.h0, s.initial, row, k), a = s.input_part(t, row);
       std::vector<Row> z;
       for (const Sum& matrix : s.matrices) z.push_back(matrix.apply(h));
       Row next(n), cell(n), gates(size_t(s.gates) * n), slack(n, Complex(1, 1));
@@ -129,7 +137,7 @@ inline ScanForward scan_forward(const ScanProblem& s, const Values& kernel_state
         }
         if (s.own_bias()) s.write(out.slack, t, row, s.state, slack);
       } else if (s.cell == KRU_LSTM) {
-        const Row c = s.before(kernel_cells, s.c0, row, k);
+        const Row c = s.before(kernel_cells, s.c0, {}, row, k);
         for (size_t i = 0; i < n; ++i) {
           for (size_t g = 0; g < 4; ++g) {
             const double sum = (z[g][i] + a[g * n + i]).real();
@@ -156,10 +164,10 @@ inline ScanForward scan_forward(const ScanProblem& s, const Values& kernel_state
 }
 
 // What comes last in the recurrence of each row: the initial state where a row has no steps.
-inline Values last_states(const ScanProblem& s, const Values& history, const Values& initial) {
+inline Values last_states(const ScanProblem& s, const Values& history, const Values& first) {
   Values out(static_cast<size_t>(s.batch * s.state));
   for (int64_t row = 0; row < s.batch; ++row)
-    s.write(out, 0, row, s.state, s.before(history, initial, row, s.length(row)));
+    s.write(out, 0, row, s.state, s.before(history, first, {}, row, s.length(row)));
   return out;
 }
 
@@ -177,7 +185,7 @@ inline void input_gradients(const ScanProblem& s, const Values& part, Values& x,
 }
 
 struct ScanGradients {
-  Values part, x, weight, bias, recurrent_bias, h0, c0, leak;
+  Values part, x, weight, bias, recurrent_bias, h0, c0, leak, initial;
   std::vector<Row> factors;  // term by term, gate by gate
 };
 
@@ -192,12 +200,13 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
   out.bias = zeros(s.own_bias() ? s.units : s.width());
   out.recurrent_bias = zeros(s.units);
   out.leak = zeros(s.units);
+  out.initial = zeros(s.state);
   out.h0 = out.c0 = zeros(s.batch * s.state);
   for (int64_t row = 0; row < s.batch; ++row) {
     Row dh = s.read(s.dh, 0, row, s.state), dc = s.read(s.dc, 0, row, s.state);
     for (int64_t k = s.length(row) - 1; k >= 0; --k) {
       const int64_t t = s.step(row, k);
-      const Row h_before = s.before(states, s.h0, row, k), h = s.read(states, t, row, s.state);
+      const Row h_before = s.before(states, s.h0, s.initial, row, k), h = s.read(states, t, row, s.state);
       const Row a = s.input_part(t, row), arrived = s.read(s.dstates, t, row, s.state);
       for (size_t i = 0; i < n; ++i) dh[i] += arrived[i];
       std::vector<Row> z, dz(size_t(s.gates), Row(n)), dproduct;
@@ -219,7 +228,7 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
         }
         dproduct = dz;
       } else if (s.cell == KRU_LSTM) {
-        const Row c_before = s.before(cells, s.c0, row, k);
+        const Row c_before = s.before(cells, s.c0, {}, row, k);
         for (size_t m = 0; m < n; ++m) {
           const double i = sigmoid((z[0][m] + a[m]).real()), f = sigmoid((z[1][m] + a[n + m]).real());
           const double g = tanh((z[2][m] + a[2 * n + m]).real()), o = sigmoid((z[3][m] + a[3 * n + m]).real());
@@ -258,6 +267,12 @@ inline ScanGradients scan_backward(ScanProblem s, const Values& states, const Va
         for (size_t i = 0; i < n; ++i) dh[i] += through[i];
         s.matrices[g].accumulate(h_before, dproduct[g]);
       }
+      if (!s.restarts(row, k)) continue;
+      Row total = s.read(out.initial, 0, 0, s.state);
+      for (size_t i = 0; i < n; ++i) total[i] += dh[i];
+      s.write(out.initial, 0, 0, s.state, total);
+      dh.assign(n, 0);
+      dc.assign(n, 0);
     }
     s.write(out.h0, 0, row, s.state, dh);
     s.write(out.c0, 0, row, s.state, dc);

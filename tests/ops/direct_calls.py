@@ -26,6 +26,8 @@ good = {
     "c0": None,
     "lengths": torch.tensor([5, 0, 3, 1]),
     "leak": None,
+    "reset": None,
+    "initial": None,
     "states": r(5, 4, 6),
     "reserve": r(0),
     "cells": r(0),
@@ -33,7 +35,7 @@ good = {
     "nonlinearity": "tanh",
     "is_complex": False,
     "reverse": False,
-    "wants": [True, True, True, False, True, False, False, True, True],
+    "wants": [True, True, True, False, True, False, False, False, True, True],
 }
 gates = [torch.eye(2).repeat(4, 1, 1), torch.eye(3).repeat(4, 1, 1)]
 lstm = {
@@ -46,7 +48,7 @@ lstm = {
     "c0": r(4, 6),
     "reserve": r(5, 4, 24),
     "cells": r(5, 4, 6),
-    "wants": [True, True, True, False, True, True, False, True, True],
+    "wants": [True, True, True, False, True, True, False, False, True, True],
 }
 gru = {
     **good,
@@ -57,12 +59,14 @@ gru = {
     "reserve": r(5, 4, 18),
     "cells": r(5, 4, 6),
     "recurrent_bias": r(6),
-    "wants": [True, True, True, True, True, False, False, True, True],
+    "wants": [True, True, True, True, True, False, False, False, True, True],
 }
 leaky = {
     **good,
     "leak": torch.rand(6),
-    "wants": [True, True, True, False, True, False, True, True, True],
+    "reset": torch.rand(5, 4) < 0.5,
+    "initial": r(6),
+    "wants": [True, True, True, False, True, False, True, True, True, True],
 }
 large = {**good, "nonlinearity": "modrelu", "x": r(5, 4, 20), "weight": r(6, 20), "reserve": r(5, 4, 6)}
 tensors = [
@@ -84,6 +88,9 @@ tensors = [
     torch.full((4,), 10**9),
     torch.full((4,), -(10**9)),
     torch.zeros(5, 4).long(),
+    torch.ones(5, 4).bool(),
+    torch.ones(4, 5).bool().t(),
+    torch.ones(5, 4000).bool(),
     r(5, 4, 6).to(torch.complex64),
     r(4, 5, 6).transpose(0, 1),
     torch.ones(4, 6, device="meta"),
@@ -105,7 +112,7 @@ values = {
     "nonlinearity": ["identity", "tanh", "relu", "leaky_relu", "modrelu", "x"],
     "is_complex": [True],
     "reverse": [True],
-    "wants": [[], [True] * 8, [True] * 9, [False] * 9],
+    "wants": [[], [True] * 9, [True] * 10, [False] * 10],
 }
 passed = refused = 0
 
@@ -128,7 +135,7 @@ for base in (good, lstm, gru, leaky, large):
     for _ in range(150):
         changes = {name: rng.choice(values.get(name, tensors)) for name in rng.sample(names, 2)}
         attempt(K.scan_backward, *{**base, **changes}.values())
-    forward = {name: base[name] for name in names[3:12] + names[15:19]}
+    forward = {name: base[name] for name in names[3:14] + names[17:21]}
     K.scan(*forward.values(), True)
     for name in forward:
         for value in values.get(name, tensors):

@@ -182,7 +182,20 @@ PLACES: dict[str, Callable[[], Any]] = {
     "forward mode": torch.autograd.forward_ad.dual_level,
 }
 
-SCAN = ["x", "weight", "bias", "recurrent_bias", "h0", "c0", "lengths", "leak", "f0", "f1"]
+SCAN = [
+    "x",
+    "weight",
+    "bias",
+    "recurrent_bias",
+    "h0",
+    "c0",
+    "lengths",
+    "leak",
+    "reset",
+    "initial",
+    "f0",
+    "f1",
+]
 
 
 def scan_tensors(cell: str, inputs: int) -> dict[str, Tensor | None]:
@@ -198,6 +211,8 @@ def scan_tensors(cell: str, inputs: int) -> dict[str, Tensor | None]:
         "c0": r(4, 6) if cell == "lstm" else None,
         "lengths": torch.tensor([5, 0, 3, 1]),
         "leak": torch.rand(6) if cell == "elman" else None,
+        "reset": torch.rand(5, 4) < 0.3,
+        "initial": r(6),
         "f0": r(*lead, 2, 2),
         "f1": r(*lead, 3, 3),
     }
@@ -271,8 +286,8 @@ def scan_backward(dstates: Any, dh: Any, states: Any, reserve: Any, cells: Any, 
     f0, f1 = t.pop("f0"), t.pop("f1")
     if f0 is None or f1 is None:
         raise TypeError("as above")
-    x, weight, *rest = (t[name] for name in SCAN[:8])
-    wants = [True, True, True, False, True, True, False, True, True]
+    x, weight, *rest = (t[name] for name in SCAN[:10])
+    wants = [True, True, True, False, True, True, False, True, True, True]
     return K.scan_backward(
         dstates,
         dh,

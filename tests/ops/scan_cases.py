@@ -71,6 +71,7 @@ class ScanCase:
     """The number of terms of the recurrent matrix; None for a single product without a dimension for them."""
     threads: int = 1
     leak: bool = False
+    reset: bool = False
     seed: int = 0
 
     @property
@@ -86,7 +87,7 @@ class ScanCase:
         return {name: getattr(self, name) for name in ("cell", "nonlinearity", "field", "reverse")}
 
     def tensors(self) -> dict[str, Tensor | None]:
-        """Fresh leaves: x, weight, bias, recurrent_bias, h0, c0, lengths, leak and factors.0, factors.1, ..."""
+        """Fresh leaves by the names of scan's arguments; factors.0, factors.1, ... for the factors."""
         generator = torch.Generator().manual_seed(self.seed)
         normal = partial(torch.randn, dtype=self.dtype, generator=generator)
         gates, dtype = GATES[self.cell], self.dtype
@@ -129,6 +130,9 @@ class ScanCase:
                 factor[:] = turn.mT @ torch.diag(torch.tensor([1.0, self.singular], dtype=dtype)) @ turn
                 out[f"factors.{f}"] = factor
         out["leak"] = torch.sigmoid(2 * normal(self.units)) if self.leak else None
+        mask = torch.rand(self.steps, self.batch, generator=generator) < 0.4
+        out["reset"] = mask if self.reset else None
+        out["initial"] = normal(self.state) if self.reset and self.initial else None
         return out
 
 
@@ -187,6 +191,10 @@ def run_dense(case: ScanCase, tensors: dict[str, Tensor | None]) -> tuple[Tensor
         c = named["c0"][b] if named["c0"] is not None else a.new_zeros(case.state)
         row = [a.new_zeros(case.state)] * case.steps
         for t in reversed(range(length)) if case.reverse else range(length):
+            begin = t + 1 if case.reverse else t
+            if named["reset"] is not None and begin < length and named["reset"][begin, b]:
+                c = torch.zeros_like(c)
+                h = c if named["initial"] is None else named["initial"]
             before = h
             h, c = dense_step(case, matrices, a[t, b], h, c, bias, named["recurrent_bias"])
             if named["leak"] is not None:
@@ -341,5 +349,6 @@ def random_scan_case(rng: random.Random) -> ScanCase:
         size=size,
         rank=rng.choice([None, None, 1, 2, 3]),
         threads=rng.choice([1, 1, 2, 3]),
+        reset=rng.random() < 0.3,
         seed=rng.randrange(10**6),
     )

@@ -281,6 +281,32 @@ SCAN = [
         ValueError,
         "lengths: .*cpu.*got meta",
     ),
+    (
+        "reset",
+        {"reset": torch.ones(4, 5).bool()},
+        ValueError,
+        r"reset: expected shape \(5, 4\), got \(4, 5\)",
+    ),
+    (
+        "reset of ones",
+        {"reset": torch.ones(5, 4)},
+        TypeError,
+        "reset: expected a mask .*bool, got torch.float32",
+    ),
+    ("list as reset", {"reset": [[True]]}, TypeError, "reset: expected a tensor, got list"),
+    (
+        "reset elsewhere",
+        {"reset": torch.ones(5, 4, device="meta").bool()},
+        ValueError,
+        "reset: expected x's device cpu, got meta",
+    ),
+    ("initial", {"initial": torch.ones(6)}, ValueError, "initial: expected None without reset, got a tensor"),
+    (
+        "initial for each row",
+        {"reset": torch.ones(5, 4).bool(), "initial": torch.ones(4, 6)},
+        ValueError,
+        r"initial: expected shape \(6\), got \(4, 6\)",
+    ),
     ("cell", {"cell": "rnn"}, ValueError, "cell: expected one of elman, lstm, gru, got 'rnn'"),
     ("no cell", {"cell": None}, TypeError, "cell: expected one of elman, lstm, gru, got None"),
     (

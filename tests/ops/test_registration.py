@@ -8,6 +8,7 @@ from torch.library import opcheck
 
 import kru
 from kru.ops import scan
+from kru.ops.scan.arguments import DIFFERENTIABLE, TENSORS, ScanArguments
 
 from .scan_cases import CELLS, ScanCase, split
 
@@ -28,7 +29,7 @@ def scan_arguments(case: ScanCase, requires_grad: bool, keep: bool) -> list[obje
         if t is not None and t.is_floating_point():
             t.requires_grad_(requires_grad)
     named, factors = split(tensors)
-    optional = [named[name] for name in ("bias", "recurrent_bias", "h0", "c0", "lengths", "leak")]
+    optional = [named[name] for name in ScanArguments._fields[3:TENSORS]]
     settings = [case.cell, case.nonlinearity, case.field == "complex", case.reverse]
     return [named["x"], named["weight"], factors, *optional, *settings, keep]
 
@@ -54,7 +55,14 @@ def test_opcheck_of_the_product(dtype: torch.dtype) -> None:
 def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: str) -> None:
     leak = cell[1:] == ("tanh", "real") and cell[0] == "elman"
     case = ScanCase(
-        *cell, inputs=inputs, shapes=((2, 2), (3, 3)), steps=2, batch=2, lengths=lengths, leak=leak
+        *cell,
+        inputs=inputs,
+        shapes=((2, 2), (3, 3)),
+        steps=2,
+        batch=2,
+        lengths=lengths,
+        leak=leak,
+        reset=leak,
     )
     cheap = ("test_schema", "test_faketensor")
     utils = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
@@ -62,7 +70,8 @@ def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: s
     opcheck(torch.ops.kru.scan, scan_arguments(case, False, False), test_utils=cheap)
     *arguments, keep = scan_arguments(case, False, True)
     states, h, c, reserve, cells = torch.ops.kru.scan(*arguments, keep)
-    present = [*arguments[:2], *arguments[3:7], arguments[8], *arguments[2]]
+    named = dict(zip(ScanArguments._fields, arguments, strict=False))
+    present = [*[named[name] for name in DIFFERENTIABLE], *named["factors"]]
     wants = [t is not None for t in present]
     dc = torch.randn_like(c) if cell[0] == "lstm" else None
     for dstates in (None, torch.randn_like(states)):
@@ -70,11 +79,11 @@ def test_opcheck_of_the_scan(cell: tuple[str, str, str], inputs: str, lengths: s
             dstates,
             torch.randn_like(h),
             dc,
-            *arguments[:9],
+            *arguments[:TENSORS],
             states,
             reserve,
             cells,
-            *arguments[9:],
+            *arguments[TENSORS:],
             wants,
         )
         opcheck(torch.ops.kru.scan_backward, backward, test_utils=cheap)

@@ -68,6 +68,21 @@ def test_leak_three_ways(cell: tuple[str, str, str], inputs: str, reverse: bool)
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("cell", CELLS, ids=CELL_IDS)
+def test_resets_three_ways(cell: tuple[str, str, str], reverse: bool) -> None:
+    """Shapes of every form of the matrix; blocks of one row and of several."""
+    place = CELLS.index(cell)
+    for index, (inputs, lengths) in enumerate(itertools.product(INPUTS, (None, "unsorted"))):
+        case = ScanCase(
+            *cell, inputs=inputs, shapes=tuple(SHAPES[(place + index) % len(SHAPES)]), lengths=lengths,
+            reverse=reverse, reset=True, initial=index % 3 > 0, dtype=list(TOLERANCE)[index % 2], steps=7,
+            batch=1 + 3 * (index % 2), threads=1 + index % 2, leak=cell[0] == "elman" and index == 3,
+            rank=2 if index == 5 else None, seed=index,
+        )  # fmt: skip
+        assert_three_ways(case)
+
+
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("nonlinearity", ["modrelu", "tanh"])
 def test_leak_and_shapes(nonlinearity: str, shapes: list[tuple[int, int]]) -> None:

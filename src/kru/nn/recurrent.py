@@ -18,7 +18,7 @@ from kru.nn.arguments import (
     check_switches,
 )
 from kru.nn.reshaping import Reshapable
-from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack, with_lengths
+from kru.nn.sequences import SYMBOL_DTYPES, repack, unpack, unpack_reset, with_lengths
 from kru.nn.states import State, repack_state, unpack_state
 from kru.ops import scan
 from kru.ops.precision import autocasting, computing_dtype, without_autocast
@@ -176,7 +176,12 @@ class Recurrent(Reshapable):
         return (f"_l{layer}", f"_l{layer}_reverse") if self.bidirectional else (f"_l{layer}",)
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: State | None = None, *, lengths: Tensor | None = None
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        *,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
         """Run over whole sequences.
 
@@ -188,6 +193,12 @@ class Recurrent(Reshapable):
                 c). None for zeros, or for the learned initial state of layers that have one.
             lengths: the steps of each sequence that are real, (B,), for a padded batch that isn't packed. What comes
                 after a sequence's end touches nothing, and outputs there are zero.
+            reset: a mask of dtype bool, True at the first step of each new sequence (an episode, a document) that
+                follows another one in the same row. Its shape is the input's without features: (T, B), with
+                `batch_first` (B, T), unbatched (T,); for a `PackedSequence` that of the padded batch. The results are
+                those of separate calls with the pieces, of which only the first starts from `hx`; the others start
+                from zeros or the learned initial state. In the reverse direction, nothing flows from a piece into the
+                piece before it.
 
         Returns:
             the outputs of the last layer, in the form of the input with directions * S features, and the last
@@ -199,8 +210,10 @@ class Recurrent(Reshapable):
         self._check_input(sequences.x)
         if lengths is not None:
             sequences = with_lengths(sequences, lengths)
+        if reset is not None:
+            reset = unpack_reset(reset, sequences, batch_first=self.batch_first)
         states = self._unpack_state(hx, sequences.x.shape[1] if sequences.is_batched else None)
-        output, states = self._run(sequences.x, states, sequences.lengths)
+        output, states = self._run(sequences.x, states, sequences.lengths, reset)
         return (
             repack(output, input, sequences, batch_first=self.batch_first),
             repack_state(states, is_batched=sequences.is_batched),
@@ -230,11 +243,15 @@ class Recurrent(Reshapable):
         x = input.unsqueeze(0) if is_batched else input.unsqueeze(0).unsqueeze(0)
         self._check_input(x)
         states = self._unpack_state(state, x.shape[1] if is_batched else None)
-        output, states = self._run(x, states, None)
+        output, states = self._run(x, states, None, None)
         return output[0] if is_batched else output[0, 0], repack_state(states, is_batched=is_batched)
 
     def _run(
-        self, x: Tensor, states: tuple[Tensor, ...] | None, lengths: Tensor | None
+        self,
+        x: Tensor,
+        states: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+        reset: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All layers over (T, B, D) or symbols (T, B). States are (layers * directions, B, S)."""
         stored = self.weight_ih_l0.dtype
@@ -254,7 +271,7 @@ class Recurrent(Reshapable):
                     elif self.learn_initial:
                         learnt = getattr(self, f"initial{suffix}").to(dtype)
                         start = (learnt.expand(x.shape[1], -1),)
-                    output, final = self._scan(x, suffix, direction == 1, start, lengths, dtype)
+                    output, final = self._scan(x, suffix, direction == 1, start, lengths, reset, dtype)
                     outputs.append(output)
                     last.append(final)
                 x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
@@ -268,11 +285,14 @@ class Recurrent(Reshapable):
         reverse: bool,
         start: tuple[Tensor, ...] | None,
         lengths: Tensor | None,
+        reset: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One layer in one direction: outputs (T, B, S) and the last states, each (B, S)."""
         biases = {name: getattr(self, f"{name}{suffix}") for name in self._bias_sizes()}
         initial = dict(zip(("h0", "c0"), start, strict=False)) if start is not None else {}
+        if reset is not None and self.learn_initial:
+            initial["initial"] = getattr(self, f"initial{suffix}").to(dtype)
         result = scan(
             x,
             getattr(self, f"weight_ih{suffix}").to(dtype),
@@ -281,6 +301,7 @@ class Recurrent(Reshapable):
             nonlinearity=self.nonlinearity,
             field=self.field,
             lengths=lengths,
+            reset=reset,
             reverse=reverse,
             **{name: bias.to(dtype) for name, bias in biases.items() if bias is not None},
             **initial,

@@ -51,6 +51,23 @@ def with_lengths(sequences: Sequences, lengths: Tensor) -> Sequences:
     return sequences._replace(lengths=lengths.to(sequences.x.device))
 
 
+def unpack_reset(reset: Tensor, sequences: Sequences, *, batch_first: bool) -> Tensor:
+    """A mask in the form of the input, without features, as (T, B)."""
+    if not isinstance(reset, Tensor):
+        raise TypeError(f"reset: expected a tensor, got {type(reset).__name__}")
+    if reset.dtype is not torch.bool:
+        raise TypeError(f"reset: expected a mask of dtype torch.bool, got {reset.dtype}")
+    steps, batch = sequences.x.shape[:2]
+    shape = ((batch, steps) if batch_first else (steps, batch)) if sequences.is_batched else (steps,)
+    if tuple(reset.shape) != shape:
+        raise ValueError(f"reset: expected shape {shape}, got {tuple(reset.shape)}")
+    if not sequences.is_batched:
+        reset = reset.unsqueeze(1)
+    elif batch_first:
+        reset = reset.transpose(0, 1)
+    return reset.to(sequences.x.device)
+
+
 def repack(
     output: Tensor, like: Tensor | PackedSequence, sequences: Sequences, *, batch_first: bool
 ) -> Tensor | PackedSequence:

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from kru.ops import buffers
 
-INTERFACE = 4
+INTERFACE = 5
 """KRU_INTERFACE of the header that the structures below mirror."""
 
 
@@ -41,7 +41,7 @@ class ScanCall(Structure):
         *((name, c_void_p) for name in ("states", "cells", "gates", "h", "c")),
         *((name, c_void_p) for name in ("dstates", "dh", "dc")),
         *((name, c_void_p) for name in ("dfactors", "dpart", "dx", "dweight", "dbias", "drecurrent_bias")),
-        *((name, c_void_p) for name in ("dh0", "dc0", "leak", "dleak")),
+        *((name, c_void_p) for name in ("dh0", "dc0", "leak", "dleak", "reset", "initial", "dinitial")),
     )
 
 

@@ -105,6 +105,7 @@ class AntisymmetricRNN(Recurrent):
         reverse: bool,
         start: tuple[Tensor, ...] | None,
         lengths: Tensor | None,
+        reset: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         bias = getattr(self, f"bias{suffix}")
@@ -119,6 +120,7 @@ class AntisymmetricRNN(Recurrent):
             gated=self.gated,
             h0=None if start is None else start[0],
             lengths=lengths,
+            reset=reset,
             reverse=reverse,
         )
         return states, (last,)

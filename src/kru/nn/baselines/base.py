@@ -73,14 +73,17 @@ class Baseline(Elman):
         reverse: bool,
         start: tuple[Tensor, ...] | None,
         lengths: Tensor | None,
+        reset: Tensor | None,
         dtype: torch.dtype,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         matrix = getattr(self, f"recurrent{suffix}")
         # A compiled program may be for any number of rows.
         rows = 8 if torch.compiler.is_compiling() else x.shape[1]
         by_stages = isinstance(matrix, ChainMatrix) and matrix.pays(rows)
-        if not by_stages or self.nonlinearity != "modrelu" or not runs_native(x.device, dtype):
-            return super()._scan(x, suffix, reverse, start, lengths, dtype)
+        # The kernel for chains has no resets.
+        fits = by_stages and self.nonlinearity == "modrelu" and reset is None
+        if not fits or not runs_native(x.device, dtype):
+            return super()._scan(x, suffix, reverse, start, lengths, reset, dtype)
         bias = getattr(self, f"bias{suffix}")
         states, last = chain_scan(
             x,

@@ -6,6 +6,7 @@ from torch import Tensor
 from kru.ops import bindings
 from kru.ops.euler.gradient import Euler
 from kru.ops.euler.reference import euler_scan_reference
+from kru.ops.scan.checks import check_reset
 
 
 def euler_scan(
@@ -16,6 +17,7 @@ def euler_scan(
     gated: bool = False,
     h0: Tensor | None = None,
     lengths: Tensor | None = None,
+    reset: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Forward Euler steps of h' = tanh(A h + a_t), or, gated, of h' = sigmoid(A h + z_t) tanh(A h + a_t)::
@@ -31,6 +33,7 @@ def euler_scan(
         h0: (B, N), None for zeros.
         lengths: (B,) steps of each sequence; states beyond are zero, and the last state is that after a
             sequence's own last step.
+        reset: (T, B), True at the first step of each new sequence, whose state before it is zero; see `kru.ops.scan`.
         reverse: run from each sequence's last step to its first. states[t] stays aligned with part[t].
 
     Returns:
@@ -46,8 +49,13 @@ def euler_scan(
         h0 = part.new_zeros(part.shape[1], size)
     elif h0.shape != (part.shape[1], size):
         raise ValueError(f"h0: expected shape ({part.shape[1]}, {size}), got {tuple(h0.shape)}")
+    check_reset(reset, len(part), part.shape[1], part.device)
     # Compilers and the transforms of torch.func follow the operations of the reference.
     if torch.compiler.is_compiling() or bindings.transforming():
-        return euler_scan_reference(part, matrix, h0, lengths, step=step, gated=gated, reverse=reverse)
-    states, h = Euler.apply(part, matrix, h0, lengths, step, gated, reverse)  # type: ignore[no-untyped-call]
+        return euler_scan_reference(
+            part, matrix, h0, lengths, reset=reset, step=step, gated=gated, reverse=reverse
+        )
+    states, h = Euler.apply(  # type: ignore[no-untyped-call]
+        part, matrix, h0, lengths, reset, step, gated, reverse
+    )
     return states, h

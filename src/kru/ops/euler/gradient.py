@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kru.ops.euler.reference import euler_scan_reference
 from kru.ops.higher_order import differentiable_gradients
-from kru.ops.time_steps import active_steps, time_order
+from kru.ops.time_steps import active_steps, restarts, time_order
 
 
 class Euler(torch.autograd.Function):
@@ -20,6 +20,7 @@ class Euler(torch.autograd.Function):
         matrix: Tensor,
         h0: Tensor,
         lengths: Tensor | None,
+        reset: Tensor | None,
         step: float,
         gated: bool,
         reverse: bool,
@@ -31,7 +32,10 @@ class Euler(torch.autograd.Function):
         states = torch.empty_like(before)
         active = active_steps(lengths, part)
         transposed, h = matrix.mT.contiguous(), h0
+        anew = restarts(reset, lengths, reverse=reverse)
         for t in time_order(steps, reverse):
+            if anew is not None:
+                h = h.masked_fill(anew[t], 0)
             before[t] = h
             candidate = candidates[t]
             if gates is None:
@@ -48,23 +52,26 @@ class Euler(torch.autograd.Function):
         last = h.clone()
         if active is not None:
             states *= active
-        ctx.save_for_backward(part, matrix, h0, lengths, before, candidates, gates)
+        ctx.save_for_backward(part, matrix, h0, lengths, reset, before, candidates, gates)
         ctx.settings = (step, gated, reverse)
         ctx.set_materialize_grads(False)
         return states, last
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        part, matrix, h0, lengths, before, candidates, gates = ctx.saved_tensors
+        part, matrix, h0, lengths, reset, before, candidates, gates = ctx.saved_tensors
         step, gated, reverse = ctx.settings
         dstates, dlast = gradients
         if torch.is_grad_enabled():
             # The gradient is itself to be differentiated: take it through the reference, which can be.
-            results = euler_scan_reference(part, matrix, h0, lengths, step=step, gated=gated, reverse=reverse)
+            results = euler_scan_reference(
+                part, matrix, h0, lengths, reset=reset, step=step, gated=gated, reverse=reverse
+            )
             wants = ctx.needs_input_grad[:3]
-            return *differentiable_gradients(results, gradients, (part, matrix, h0), wants), *[None] * 4
+            return *differentiable_gradients(results, gradients, (part, matrix, h0), wants), *[None] * 5
         size = matrix.shape[0]
         active = active_steps(lengths, part)
+        anew = restarts(reset, lengths, reverse=reverse)
         dpart = torch.empty_like(part)
         # For the product A h_{t-1}, which the gate and the candidate share.
         dproduct = torch.empty_like(before) if gated else dpart
@@ -82,5 +89,7 @@ class Euler(torch.autograd.Function):
                 dcandidate.copy_(change * gate * (1 - candidate * candidate))
                 torch.add(dgate, dcandidate, out=dproduct[t])
             dh = torch.addmm(dh, dproduct[t], matrix)
+            if anew is not None:
+                dh = dh.masked_fill(anew[t], 0)
         dmatrix = dproduct.flatten(0, 1).mT @ before.flatten(0, 1)
-        return dpart, dmatrix, dh, None, None, None, None
+        return dpart, dmatrix, dh, None, None, None, None, None

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from kru.ops.time_steps import time_order
+from kru.ops.time_steps import restarts, time_order
 
 
 def euler_scan_reference(
@@ -12,6 +12,7 @@ def euler_scan_reference(
     h0: Tensor,
     lengths: Tensor | None,
     *,
+    reset: Tensor | None = None,
     step: float,
     gated: bool,
     reverse: bool,
@@ -20,7 +21,10 @@ def euler_scan_reference(
     h = h0
     states: list[Tensor] = [torch.empty(0)] * len(part)
     parts = part.unbind(0)  # the gradient of part[t] would fill a tensor as large as part
+    anew = restarts(reset, lengths, reverse=reverse)
     for t in time_order(len(part), reverse):
+        if anew is not None:
+            h = h.masked_fill(anew[t], 0)
         product = h @ matrix.mT
         if gated:
             z, a = parts[t].chunk(2, dim=-1)

@@ -35,6 +35,8 @@ def scan(
     c0: Tensor | None = None,
     lengths: Tensor | None = None,
     leak: Tensor | float | None = None,
+    reset: Tensor | None = None,
+    initial: Tensor | None = None,
     reverse: bool = False,
 ) -> ScanResult:
     """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product ⊗_f W_f or a sum of such.
@@ -68,6 +70,12 @@ def scan(
             are zero, and the last state is that after the sequence's own last step.
         leak: of the elman cell, one number in (0, 1] or one per unit, (N,), the same for real and imaginary parts; None
             for 1. The values of a tensor are not checked.
+        reset: a mask (T, B), True at the first step of each new sequence (an episode, a document) that follows another
+            one in the same row. The results are those of separate calls with the pieces: at such a step the state
+            before it is `initial`, and c is zero. In reverse it is the step before the first of a sequence in time
+            that starts anew. Beyond the end of a row (`lengths`) the mask is ignored.
+        initial: (S,), the state h after a reset, None for zeros. h0 is where the rows start, unless the mask is True
+            at their first step.
         reverse: run from each sequence's last step to its first. states[t] stays aligned with x[t].
     """
     if field not in ("real", "complex"):
@@ -82,6 +90,8 @@ def scan(
         c0,
         lengths,
         _leak(leak, factors),
+        reset,
+        initial,
         cell,
         nonlinearity,
         field == "complex",

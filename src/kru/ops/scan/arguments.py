@@ -7,6 +7,9 @@ from torch import Tensor
 
 from kru.ops.scan.cells import CELLS
 
+DIFFERENTIABLE = ("x", "weight", "bias", "recurrent_bias", "h0", "c0", "leak", "initial")
+"""What can have a gradient besides the factors."""
+
 
 class ScanArguments(NamedTuple):
     """The tensors and settings of a recurrence, see `kru.ops.scan`, and the sizes that follow from them.
@@ -24,6 +27,8 @@ class ScanArguments(NamedTuple):
     c0: Tensor | None = None
     lengths: Tensor | None = None
     leak: Tensor | None = None
+    reset: Tensor | None = None
+    initial: Tensor | None = None
     cell: str = "elman"
     nonlinearity: str = "modrelu"
     is_complex: bool = True
@@ -32,18 +37,17 @@ class ScanArguments(NamedTuple):
     @property
     def tensors(self) -> dict[str, Tensor | Sequence[Tensor] | None]:
         """All tensors by the names of the arguments."""
-        return dict(zip(self._fields[:9], self[:9], strict=True))
+        return dict(zip(self._fields[:11], self[:11], strict=True))
 
     @property
     def settings(self) -> dict[str, Any]:
         """What is no tensor, by the names of the arguments."""
-        return dict(zip(self._fields[9:], self[9:], strict=True))
+        return dict(zip(self._fields[11:], self[11:], strict=True))
 
     @property
     def differentiable(self) -> list[Tensor | None]:
         """What can have a gradient, in the order in which the backward operator returns the gradients."""
-        before = (self.x, self.weight, self.bias, self.recurrent_bias, self.h0, self.c0, self.leak)
-        return [*before, *self.factors]
+        return [*[getattr(self, name) for name in DIFFERENTIABLE], *self.factors]
 
     @property
     def steps(self) -> int:
@@ -104,3 +108,7 @@ class ScanArguments(NamedTuple):
         """R: how many Kronecker products the recurrent matrix is the sum of."""
         first = self.factors[0]
         return first.shape[0] if first.dim() > 2 + len(self.leading) else 1
+
+
+TENSORS = ScanArguments._fields.index("cell")
+"""How many of the arguments are tensors or lists of them; they come first."""

@@ -38,7 +38,7 @@ def _check_tensor(name: str, tensor: object) -> None:
 
 def check_scan_arguments(arguments: ScanArguments) -> None:
     """Raise an error that names the argument, what came and what was expected."""
-    x, weight, factors, bias, recurrent_bias, h0, c0, lengths, leak = arguments[:9]
+    x, weight, factors, bias, recurrent_bias, h0, c0, lengths, leak, reset, initial = arguments[:11]
     cell, nonlinearity = arguments.cell, arguments.nonlinearity
     if cell not in CELLS:
         raise ValueError(f"cell: expected one of {', '.join(CELLS)}, got {cell!r}")
@@ -81,6 +81,9 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
     if leak is not None and arguments.has_gates:
         raise ValueError(f"leak: expected None for the {cell} cell, got a tensor")
     _check_shape("leak", leak, (units,))
+    _check_shape("initial", initial, (state,))
+    if initial is not None and reset is None:
+        raise ValueError("initial: expected None without reset, got a tensor")
     named = {
         "weight": weight,
         "bias": bias,
@@ -88,6 +91,7 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
         "h0": h0,
         "c0": c0,
         "leak": leak,
+        "initial": initial,
     }
     named |= {f"factors[{f}]": factor for f, factor in enumerate(factors)}
     for name, tensor in named.items():
@@ -98,6 +102,18 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
         if tensor.device != x.device:
             raise ValueError(f"{name}: expected x's device {x.device}, got {tensor.device}")
     check_lengths(lengths, batch, x.device)
+    check_reset(reset, arguments.steps, batch, x.device)
+
+
+def check_reset(reset: Tensor | None, steps: int, batch: int, device: torch.device) -> None:
+    """A mask, one value for each step of each sequence, on x's device."""
+    if reset is None:
+        return
+    if reset.dtype is not torch.bool:
+        raise TypeError(f"reset: expected a mask of dtype torch.bool, got {reset.dtype}")
+    _check_shape("reset", reset, (steps, batch))
+    if reset.device != device:
+        raise ValueError(f"reset: expected x's device {device}, got {reset.device}")
 
 
 def check_lengths(lengths: Tensor | None, batch: int, device: torch.device) -> None:

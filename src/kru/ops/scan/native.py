@@ -10,7 +10,7 @@ from torch import Tensor
 from kru.ops import bindings
 from kru.ops.higher_order import differentiable_gradients
 from kru.ops.registration import register
-from kru.ops.scan.arguments import ScanArguments
+from kru.ops.scan.arguments import DIFFERENTIABLE, TENSORS, ScanArguments
 from kru.ops.scan.cells import CELLS, NONLINEARITIES
 from kru.ops.scan.checks import check_scan_arguments, check_scan_values, check_wants
 from kru.ops.scan.fallback import scan_fallback
@@ -113,7 +113,7 @@ class _Call:
         else:
             self.set(symbols=x.to(torch.int64), weight=weight)
         self.set(recurrent_bias=arguments.recurrent_bias, h0=arguments.h0, c0=arguments.c0)
-        self.set(leak=arguments.leak)
+        self.set(leak=arguments.leak, reset=arguments.reset, initial=arguments.initial)
         if arguments.lengths is not None:
             self.set(lengths=arguments.lengths.to("cpu", torch.int64))
 
@@ -181,12 +181,13 @@ def _forward_fake(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 def _unflattened(flat: Sequence[Any]) -> tuple[ScanArguments, Gradients, Kept, list[bool]]:
     """The arguments of the backward operator, which has the tensors first."""
-    incoming, tensors, kept, settings = flat[:3], flat[3:12], flat[12:15], flat[15:-1]
+    incoming, rest = flat[:3], flat[3:]
+    tensors, kept, settings = rest[:TENSORS], rest[TENSORS : TENSORS + 3], rest[TENSORS + 3 : -1]
     return ScanArguments(*tensors, *settings), Gradients(*incoming), Kept(*kept), flat[-1]
 
 
 def _backward_op(*flat: Any) -> list[Tensor]:
-    """Gradients of x, weight, bias, recurrent_bias, h0, c0, leak and each factor; those not wanted are empty."""
+    """Gradients of what is `DIFFERENTIABLE` and of each factor; those not wanted are empty."""
     arguments, incoming, kept, wants = _unflattened(flat)
     check_scan_arguments(arguments)
     check_scan_values(arguments.x, arguments.weight, arguments.lengths)
@@ -211,21 +212,17 @@ def _backward_op(*flat: Any) -> list[Tensor]:
         bindings.empty(t.shape if want and t is not None else (0,), factors[0])
         for t, want in zip(inputs, wants, strict=True)
     ]
-    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[7:]
-    if any(wants[7:]):
+    own = len(DIFFERENTIABLE)
+    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[own:]
+    if any(wants[own:]):
         gradients = call.shapes.pointers(
-            *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[7:], strict=True)]
+            *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[own:], strict=True)]
         )
         call.kept.append(gradients)
         call.call.dfactors = ctypes.addressof(gradients)
     wanted = {
-        name: tensor
-        for name, tensor, want in zip(
-            ("dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak"),
-            out[:7],
-            wants[:7],
-            strict=True,
-        )
+        f"d{name}": tensor
+        for name, tensor, want in zip(DIFFERENTIABLE, out[:own], wants[:own], strict=True)
         if want
     }
     if kind != bindings.PART:
@@ -296,8 +293,8 @@ def _backward(
     states, reserve, cells, *saved = ctx.saved_tensors
     there: dict[str, Any] = {"weight": None, **dict(zip(ctx.present, saved, strict=False))}
     arguments = ScanArguments(**there, factors=saved[len(ctx.present) :], **ctx.settings)
-    needs = ctx.needs_input_grad  # in the operator's order: x, weight, factors, bias, ...
-    wants = [needs[0], needs[1], needs[3], needs[4], needs[5], needs[6], needs[8], *needs[2]]
+    needs = dict(zip(ScanArguments._fields, ctx.needs_input_grad, strict=False))
+    wants = [*[needs[name] for name in DIFFERENTIABLE], *needs["factors"]]
     if dstates is None and dh is None and dc is None:
         out: list[Tensor | None] = [None] * len(wants)
     elif torch.is_grad_enabled():
@@ -317,14 +314,14 @@ def _backward(
             wants,
         )
         out = [gradient if want else None for gradient, want in zip(tensors, wants, strict=True)]
-    dx, dweight, dbias, drecurrent_bias, dh0, dc0, dleak, *dfactors = out
-    rest = [None] * (1 + len(ctx.settings))
-    return dx, dweight, dfactors, dbias, drecurrent_bias, dh0, dc0, None, dleak, *rest
+    gradients: dict[str, Any] = dict(zip(DIFFERENTIABLE, out, strict=False))
+    gradients["factors"] = out[len(DIFFERENTIABLE) :]
+    return *[gradients.get(name) for name in ScanArguments._fields], None
 
 
 _INPUTS = (
     "Tensor x, Tensor? weight, Tensor[] factors, Tensor? bias, Tensor? recurrent_bias, Tensor? h0, Tensor? c0, "
-    "Tensor? lengths, Tensor? leak"
+    "Tensor? lengths, Tensor? leak, Tensor? reset, Tensor? initial"
 )
 _SETTINGS = "str cell, str nonlinearity, bool is_complex, bool reverse"
 register(

@@ -12,7 +12,7 @@ from torch import Tensor
 from kru.ops.kron.reference import kron_matmul_reference, terms_of
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.cells import NONLINEARITIES, modrelu
-from kru.ops.time_steps import time_order
+from kru.ops.time_steps import restarts, time_order
 
 Product = Callable[[Tensor], Sequence[Tensor]]
 """W h for each gate: h (B, S) gives G tensors (B, S)."""
@@ -64,7 +64,11 @@ def run_steps(arguments: ScanArguments, product: Product) -> tuple[Tensor, Tenso
     states = [zeros] * steps
     # Not inputs[t]: the gradient of each index would fill a tensor as large as all inputs.
     parts = inputs.unbind(0)
+    anew = restarts(arguments.reset, lengths, reverse=arguments.reverse)
+    initial = arguments.initial if arguments.initial is not None else zeros
     for t in time_order(steps, arguments.reverse):
+        if anew is not None:
+            h, c = torch.where(anew[t], initial, h), torch.where(anew[t], zeros, c)
         new_h, new_c = step(parts[t], h, c)
         if lengths is None:
             h, c = new_h, new_c
