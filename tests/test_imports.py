@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 LEVELS = (
-    {"linalg", "ops"},
+    {"linalg", "ops", "sound"},
     {"matrices"},
     {"optim"},
     {"nn"},

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from kru.estimators.data import read_cases
-from kru.estimators.files import read, read_text, read_wav
+from kru.estimators.files import read, read_text
+from kru.sound import read_wav
 
 LONG = "case,time,x,z,label\nb,2,3,4,up\nb,1,1,2,up\na,1,5,6,down\n"
 

@@ -285,7 +285,7 @@ def wav_folder(folder: Path) -> list[str]:
         with wave.open(str(folder / f"{name}_{index}.wav"), "wb") as file:
             file.setparams((1, 2, 8000, 0, "NONE", ""))
             file.writeframes(samples.tobytes())
-    return [str(folder), "--label-pattern", "^([a-z]+)_"]
+    return [str(folder), "--label-pattern", "^([a-z]+)_", "--features", "raw"]
 
 
 def wide_parquet(folder: Path) -> list[str]:

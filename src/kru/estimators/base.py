@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Hashable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,16 +13,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kru.estimators.data import Cases, align, is_table, read_cases, read_symbols
+from kru.estimators.data import Cases, align, is_table, join, read_cases, read_symbols
 from kru.estimators.fitting import Outcome, budget, train, training_settings
 from kru.estimators.network import READOUTS, NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
+from kru.estimators.sounds import read_sounds, sound_features, stored_features
 from kru.estimators.stream import Stream
 from kru.estimators.task import ArrayTask
 from kru.estimators.vocabulary import Vocabulary, pad
 from kru.export.source import Around, Exportable
 from kru.nn.model import SequenceModel
+from kru.sound import SoundFeatures
 from kru.training.trainer import Trainer
 
 PREDICT_BATCH = 256
@@ -37,6 +40,7 @@ class SequenceEstimator(BaseEstimator):
     network_settings_: NetworkSettings
     scaling_: Scaling | None
     vocabulary_: Vocabulary | None
+    sound_: SoundFeatures | None = None
     n_channels_: int
 
     # Subclasses list these in their constructors, as scikit-learn wants it.
@@ -51,6 +55,9 @@ class SequenceEstimator(BaseEstimator):
     symbols: bool
     differences: bool
     missing: str
+    features: Any = None
+    sample_rate: int | None = None
+    augment: int = 0
     steps: int | None
     epochs: int | None
     batch_size: int | str
@@ -82,6 +89,8 @@ class SequenceEstimator(BaseEstimator):
     def exportable(self) -> Exportable:
         """The network with scaling and labels, for `kru.export`: raw values go in, the prediction comes out."""
         check_is_fitted(self, "network_")
+        if self.sound_ is not None:
+            raise ValueError("export: expected a model without features of sounds, got one with them")
         around: Around = {"origin": f"{type(self).__name__} of {self.network_settings_.kind}"}
         if self.scaling_ is not None:
             around["scaling"] = (self.scaling_.mean, self.scaling_.scale)
@@ -113,8 +122,21 @@ class SequenceEstimator(BaseEstimator):
 
     def _read_training(self, X: Any, y: Any) -> tuple[Cases | list[list[Hashable]], Any]:
         """The sequences of a fit, and the targets in their order; sets what predictions are checked against."""
+        self.sound_ = sound_features(self.features, self.sample_rate)
+        self._variants: Cases | None = None
         if self.symbols:
+            if self.sound_ is not None:
+                raise ValueError("features: expected None for symbols, got some")
             return read_symbols(X), y
+        if self.sound_ is not None:
+            sounds = read_sounds(
+                X, self.sound_, variants=self.augment, generator=check_random_state(self.random_state)
+            )
+            self._variants = sounds.variants
+            self._forget_names(sounds.channels)
+            return sounds.cases, align(y, sounds.cases)
+        if self.augment:
+            raise ValueError(f"augment: expected 0 without features of sounds, got {self.augment!r}")
         if is_table(X):
             finite = "allow-nan" if self.missing == "mask" else True
             X, y = validate_data(
@@ -122,10 +144,14 @@ class SequenceEstimator(BaseEstimator):
             )
             return read_cases(X, missing=self.missing), y
         cases = read_cases(X, missing=self.missing)
-        self.n_features_in_ = cases.channels
+        self._forget_names(cases.channels)
+        return cases, align(y, cases)
+
+    def _forget_names(self, channels: int) -> None:
+        """What scikit-learn wants to know of data that is no table."""
+        self.n_features_in_ = channels
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return cases, align(y, cases)
 
     def _read(self, X: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The network's inputs (T, B, D) or symbols (T, B), and lengths."""
@@ -133,6 +159,11 @@ class SequenceEstimator(BaseEstimator):
         if self.vocabulary_ is not None:
             return pad([self.vocabulary_.encode(sequence) for sequence in read_symbols(X)])
         assert self.scaling_ is not None
+        if self.sound_ is not None:
+            sounds = read_sounds(X, self.sound_)
+            if sounds.channels != self.n_channels_:
+                raise ValueError(f"X: expected {self.n_channels_} channels, got {sounds.channels}")
+            return self.scaling_.transform(sounds.cases), sounds.cases.lengths
         if is_table(X):
             if self.n_channels_ != 1:
                 raise ValueError(
@@ -158,8 +189,11 @@ class SequenceEstimator(BaseEstimator):
             if before is None or (len(before.mean), before.step is not None, before.mask) != asked:
                 self.scaling_ = Scaling.fit(sequences, differences=self.differences, mask=mask)
                 self.vocabulary_ = None
-                self.n_channels_ = sequences.channels
+                self.n_channels_ = sequences.channels if self.sound_ is None else self.n_features_in_
             assert self.scaling_ is not None
+            if self._variants is not None:
+                sequences = join(sequences, self._variants)
+                self._variants = None
             return self.scaling_.transform(sequences), sequences.lengths, self.scaling_.size
         again = self.warm_start and getattr(self, "vocabulary_", None) is not None
         if not again:
@@ -176,7 +210,7 @@ class SequenceEstimator(BaseEstimator):
         """Train, or continue training; `make_task(held_out)` makes the task, sizes are inputs and outputs."""
         if self.readout not in READOUTS:
             raise ValueError(f"readout: expected one of {', '.join(READOUTS)}, got {self.readout!r}")
-        cases = inputs.shape[1]
+        cases = len(targets)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held_out = self._held_out(cases, targets, seed)
         settings = choose_settings(
@@ -281,12 +315,17 @@ class SequenceEstimator(BaseEstimator):
 
     def _fitted(self) -> dict[str, Any]:
         """What a file holds besides settings, weights, scalings and vocabulary; values for JSON."""
-        return {"channels": self.n_channels_, "features": getattr(self, "n_features_in_", self.n_channels_)}
+        return {
+            "channels": self.n_channels_,
+            "features": getattr(self, "n_features_in_", self.n_channels_),
+            "sound": None if self.sound_ is None else asdict(self.sound_),
+        }
 
     def _restore(self, fitted: dict[str, Any], scalings: dict[str, Scaling]) -> None:
         """The opposite of `_fitted` and `_scalings`; raises ValueError for what does not fit the network."""
         self.n_channels_, self.n_features_in_ = fitted["channels"], fitted["features"]
         self.scaling_ = scalings.get("scaling")
+        self.sound_ = stored_features(fitted.get("sound"))
         size = (
             self.scaling_.size
             if self.scaling_ is not None
@@ -299,5 +338,6 @@ class SequenceEstimator(BaseEstimator):
             or (self.vocabulary_ is None) == self.network_settings_.symbols
         ):
             raise ValueError(f"network: expected {size} inputs, got {self.network_settings_.inputs}")
-        if self.scaling_ is not None and self.n_channels_ != len(self.scaling_.mean):
-            raise ValueError(f"channels: expected {len(self.scaling_.mean)}, got {self.n_channels_}")
+        values = self.n_channels_ * (1 if self.sound_ is None else self.sound_.size)
+        if self.scaling_ is not None and values != len(self.scaling_.mean):
+            raise ValueError(f"channels: expected means of {values} values, got {len(self.scaling_.mean)}")

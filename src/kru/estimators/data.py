@@ -82,6 +82,14 @@ def read_cases(X: Any, *, missing: str = "error", name: str = "X") -> Cases:
     ...
     ValueError: X: expected 2 channels in every case, got 3 in case 1
     """
+    names, arrays = case_arrays(X, missing=missing, name=name)
+    return stack(arrays, names)
+
+
+def case_arrays(
+    X: Any, *, missing: str = "error", name: str = "X"
+) -> tuple[list[Hashable] | None, list[NDArray[np.float64]]]:
+    """The cases as `read_cases` takes them, without padding: names of a long frame, and arrays (channels, time)."""
     if missing not in MISSING:
         raise ValueError(f"missing: expected one of {', '.join(MISSING)}, got {missing!r}")
     names: list[Hashable] | None = None
@@ -99,11 +107,23 @@ def read_cases(X: Any, *, missing: str = "error", name: str = "X") -> Cases:
     if not arrays:
         raise ValueError(f"{name}: expected at least one case, got none")
     _check(arrays, names, missing, name)
+    return names, arrays
+
+
+def stack(arrays: Sequence[NDArray[np.float64]], names: list[Hashable] | None = None) -> Cases:
+    """Arrays (channels, time) as cases, padded to the longest."""
     lengths = np.array([array.shape[1] for array in arrays], dtype=np.int64)
     values = np.zeros((int(lengths.max()), len(arrays), arrays[0].shape[0]))
     for column, array in enumerate(arrays):
         values[: array.shape[1], column] = array.T
     return Cases(values, lengths, names)
+
+
+def join(first: Cases, second: Cases) -> Cases:
+    """The cases of both, one after the other."""
+    longest = max(len(first.values), len(second.values))
+    padded = [np.pad(c.values, ((0, longest - len(c.values)), (0, 0), (0, 0))) for c in (first, second)]
+    return Cases(np.concatenate(padded, axis=1), np.concatenate([first.lengths, second.lengths]))
 
 
 def read_symbols(X: Any, *, name: str = "X") -> list[list[Hashable]]:

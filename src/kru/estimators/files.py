@@ -1,7 +1,6 @@
 """Sequences from files: CSV, Parquet, npz, ts, text, folders of WAV files. Nothing that is read can run code."""
 
 import re
-import wave
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS
+from kru.sound import read_wav
 
 Values = NDArray[np.float64]
 
@@ -23,12 +23,14 @@ class Data(NamedTuple):
         y: (cases,), or None if the file has none.
         names: what the cases are called.
         channels: the columns of a long table that hold the channels; none for other forms.
+        rate: of sounds, samples in a second; None for other forms.
     """
 
     X: Any
     y: NDArray[Any] | None
     names: list[str]
     channels: tuple[str, ...] = ()
+    rate: int | None = None
 
 
 def read(
@@ -251,28 +253,8 @@ def read_wav_folder(folder: Path, label_pattern: str | None = None, *, needs_tar
             )
     labelled = len(labels) == len(paths) and (label_pattern is not None or len(set(labels)) > 1)
     y = np.array(labels) if labelled else None
-    return Data([samples for samples, _ in sounds], y, [str(path.relative_to(folder)) for path in paths])
-
-
-def read_wav(path: Path) -> tuple[Values, int]:
-    """Samples (channels, time) between -1 and 1 of an uncompressed WAV file of 8, 16, 24 or 32 bits, and the rate."""
-    try:
-        with wave.open(str(path), "rb") as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            data = np.frombuffer(file.readframes(file.getnframes()), dtype=np.uint8)
-    except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path}: expected an uncompressed WAV file ({error})") from error
-    if len(data) == 0:
-        raise ValueError(f"{path}: expected samples, got none")
-    rows = data[: len(data) // (width * channels) * (width * channels)].reshape(-1, width)
-    if width == 1:  # the only unsigned one
-        samples = (rows[:, 0].astype(np.float64) - 128) / 128
-    else:
-        # The bytes of a sample, low ones first, as the upper ones of 32 bits: the sign comes out right for any width.
-        full = np.zeros((len(rows), 4), dtype=np.uint8)
-        full[:, 4 - width :] = rows
-        samples = full.view("<i4")[:, 0] / 2.0**31
-    return samples.reshape(-1, channels).T.astype(np.float64), rate
+    names = [str(path.relative_to(folder)) for path in paths]
+    return Data([samples for samples, _ in sounds], y, names, rate=sounds[0][1])
 
 
 def _ts_channel(text: str, where: str) -> Values:

@@ -32,6 +32,11 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         symbols: whether sequences are symbols instead of values.
         differences: whether the network also reads the change since the step before.
         missing: "error", or "mask" to accept NaN and to tell the network where it was.
+        features: of sounds, what the network reads instead of samples: "mfcc", "log-mel", or a dict with this `kind`
+            and further settings of `kru.sound.SoundFeatures.of`. It is part of the model and of exported programs.
+        sample_rate: of sounds with features, samples in a second.
+        augment: of sounds with features, how many variants of each training case to train on besides; see
+            `kru.sound.vary`.
         steps, epochs: budget of the training; None for 600 steps, or 20 epochs where that is more.
         batch_size: sequences in a step; "auto" for 16, of 1,000 cases and more 32, of 10,000 and more 64.
         learning_rate: Adam's, at the beginning; it falls to zero along half a cosine.
@@ -51,6 +56,7 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         network_: the trained `kru.nn.model.SequenceModel`.
         scaling_, target_scaling_: means and deviations of the training data.
         vocabulary_: the symbols of the training data; None for values.
+        sound_: the `kru.sound.SoundFeatures` that are read of sounds; None for values and symbols.
         n_channels_, n_parameters_, n_steps_, loss_: what the fit saw and came to.
 
     >>> import numpy as np
@@ -77,6 +83,9 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         symbols: bool = False,
         differences: bool = True,
         missing: str = "error",
+        features: Any = None,
+        sample_rate: int | None = None,
+        augment: int = 0,
         steps: int | None = None,
         epochs: int | None = None,
         batch_size: int | str = "auto",
@@ -102,6 +111,9 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         self.symbols = symbols
         self.differences = differences
         self.missing = missing
+        self.features = features
+        self.sample_rate = sample_rate
+        self.augment = augment
         self.steps = steps
         self.epochs = epochs
         self.batch_size = batch_size

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kru.estimators.columns import Columns
-from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS, Cases, read_cases
+from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS, case_arrays
 from kru.estimators.files import Data, read, read_frame, row_number
+from kru.sound import SoundFeatures
 
 Kind = Literal["classifier", "regressor", "forecaster", "text"]
 TEXT = (".txt", ".text", ".md")
@@ -78,11 +79,25 @@ def read_unlabelled(path: str | Path, columns: Columns, *, missing: str) -> Data
 
 def blocks(data: Data, size: int) -> Iterator[tuple[list[str], list[NDArray[np.float64]]]]:
     """Names and sequences (channels, time), `size` cases at a time."""
-    cases = read_cases(data.X, missing="mask")
-    for first in range(0, len(cases), size):
-        part = range(first, min(first + size, len(cases)))
-        arrays = [cases.values[: cases.lengths[index], index].T for index in part]
-        yield data.names[first : first + size], arrays
+    _, arrays = case_arrays(data.X, missing="mask")
+    for first in range(0, len(arrays), size):
+        yield data.names[first : first + size], arrays[first : first + size]
+
+
+def expect_sounds(path: str | Path, data: Data, features: SoundFeatures | None) -> None:
+    """Raise for sounds that these features cannot be computed of: another rate, or shorter than one window."""
+    if features is None:
+        return
+    if data.rate is None:
+        raise ValueError(f"{path}: expected a folder of WAV files, whose {features.kind} the model reads")
+    if data.rate != features.rate:
+        raise ValueError(f"{path}: expected sounds of {features.rate} Hz as in the fit, got {data.rate} Hz")
+    for name, samples in zip(data.names, data.X, strict=True):
+        if samples.shape[1] < features.window:
+            raise ValueError(
+                f"{Path(path) / name}: expected at least {features.window} samples, one window, got "
+                f"{samples.shape[1]}; --features raw reads sounds of any length"
+            )
 
 
 def _has(names: Any, given: str | None, known: tuple[str, ...]) -> bool:
@@ -104,11 +119,11 @@ def _checked(path: Path, data: Data, missing: str) -> Data:
     if data.channels:
         _expect_known(path, data, missing)
     try:
-        cases = read_cases(data.X, missing="mask")
+        _, arrays = case_arrays(data.X, missing="mask")
     except ValueError as error:
         raise ValueError(f"{path}: {str(error).removeprefix('X: ')}") from error
     if not data.channels:
-        _expect_known_cases(path, cases, data.names, missing)
+        _expect_known_cases(path, arrays, data.names, missing)
     X = data.X
     if isinstance(X, np.ndarray) and X.ndim == 2:
         X = X[:, None]
@@ -127,15 +142,16 @@ def _expect_known(path: Path, data: Data, missing: str) -> None:
         )
 
 
-def _expect_known_cases(path: Path, cases: Cases, names: list[str], missing: str) -> None:
-    values = cases.values
-    bad = np.isinf(values) if missing == "mask" else ~np.isfinite(values)
-    if bad.any():
-        case, time, channel = map(int, np.argwhere(bad.transpose(1, 0, 2))[0])
-        raise ValueError(
-            f"{path}: case {names[case]}, channel {channel}, time {time}: expected "
-            f"{_unusable(values[time, case, channel])}"
-        )
+def _expect_known_cases(
+    path: Path, arrays: list[NDArray[np.float64]], names: list[str], missing: str
+) -> None:
+    for name, values in zip(names, arrays, strict=True):
+        bad = np.isinf(values) if missing == "mask" else ~np.isfinite(values)
+        if bad.any():
+            time, channel = map(int, np.argwhere(bad.T)[0])
+            raise ValueError(
+                f"{path}: case {name}, channel {channel}, time {time}: expected {_unusable(values[channel, time])}"
+            )
 
 
 def _unusable(value: float) -> str:

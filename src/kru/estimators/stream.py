@@ -27,6 +27,7 @@ class Stream:
     def reset(self) -> None:
         """Begin a new sequence."""
         self.steps = 0
+        self._heard: list[NDArray[np.float64]] = []
         self._state: State | None = None
         self._before: NDArray[np.float64] | None = None
         self._sum: torch.Tensor | None = None
@@ -35,14 +36,32 @@ class Stream:
     def step(self, x: Any) -> Any:
         """Take the values of one time step, (channels,), a number for one channel, or a symbol.
 
+        Of a model with features of sounds a step is one sample; there is a prediction from the first window on.
+
         Returns:
-            the prediction for the sequence so far.
+            the prediction for the sequence so far; None before the first window.
         """
         estimator = self._estimator
-        network = estimator.network_
+        if estimator.vocabulary_ is not None:
+            return self._advance(torch.from_numpy(estimator.vocabulary_.encode([x])))
+        values = self._values(x)
+        if estimator.sound_ is not None:
+            self._heard.append(values)
+            if len(self._heard) < estimator.sound_.window:
+                return None if self._outputs is None else self.prediction
+            values = estimator.sound_.of_windows(np.array(self._heard).T).reshape(-1)
+            del self._heard[: estimator.sound_.hop]
+        z = estimator.scaling_.standardise(values)
+        before = z if self._before is None else self._before
+        self._before = z
+        return self._advance(torch.from_numpy(estimator.scaling_.inputs(z, before))[None])
+
+    def _advance(self, inputs: torch.Tensor) -> Any:
+        """One step of the network, with inputs (1, D) or symbols (1,)."""
+        network = self._estimator.network_
         device = next(network.parameters()).device
         with torch.inference_mode():
-            states, self._state = network.layer.step(self._inputs(x).to(device), self._state)
+            states, self._state = network.layer.step(inputs.to(device), self._state)
             self.steps += 1
             if network.readout == "mean":
                 self._sum = states if self._sum is None else self._sum + states
@@ -66,18 +85,13 @@ class Stream:
             raise ValueError("stream: expected at least one step, got none")
         return self._outputs
 
-    def _inputs(self, x: Any) -> torch.Tensor:
-        """What the network reads at this step, (1, D) or symbols (1,)."""
+    def _values(self, x: Any) -> NDArray[np.float64]:
+        """The values of a step, (channels,), checked."""
         estimator = self._estimator
-        if estimator.vocabulary_ is not None:
-            return torch.from_numpy(estimator.vocabulary_.encode([x]))
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
         if values.shape != (estimator.n_channels_,):
             raise ValueError(f"x: expected {estimator.n_channels_} values, got shape {np.shape(x)}")
-        allowed = ~np.isinf(values) if estimator.missing == "mask" else np.isfinite(values)
-        if not allowed.all():
+        may_miss = estimator.missing == "mask" and estimator.sound_ is None
+        if not (~np.isinf(values) if may_miss else np.isfinite(values)).all():
             raise ValueError(f"x: expected finite values, got {values.tolist()} at step {self.steps}")
-        z = estimator.scaling_.standardise(values)
-        before = z if self._before is None else self._before
-        self._before = z
-        return torch.from_numpy(estimator.scaling_.inputs(z, before))[None]
+        return values

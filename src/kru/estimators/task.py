@@ -37,8 +37,9 @@ class ArrayTask(SequenceTask):
     """Sequences in memory with one target each.
 
     Args:
-        inputs: float32 (T, N, D) or int64 symbols (T, N).
-        lengths: int64 (N,).
+        inputs: float32 (T, R * N, D) or int64 symbols (T, R * N), in R rounds (mostly one): sequence j of every round
+            is a variant of sequence j of the first.
+        lengths: int64 (R * N,).
         targets: classes (N,) or values (N, C).
         weights: (N,); None for ones.
         held_out: the sequences of the validation split; none of them is trained on.
@@ -66,14 +67,18 @@ class ArrayTask(SequenceTask):
         self._targets = torch.from_numpy(targets)
         self._lengths = torch.from_numpy(lengths)
         self._unequal = bool((lengths != len(inputs)).any())
-        training = np.setdiff1d(np.arange(len(lengths)), held_out)
+        columns = np.arange(len(lengths))
+        self._cases = len(targets)
+        # A variant of what is held out would give it away.
+        training = columns[~np.isin(columns % self._cases, held_out)]
         self._weights: Tensor | None = None
         if weights is not None:
             # Sequences without weight would only dilute the batches.
-            training = training[weights[training] > 0]
+            training = training[weights[training % self._cases] > 0]
             if len(training) == 0:
                 raise ValueError("sample_weight: expected at least one weight above zero, got none")
-            self._weights = torch.from_numpy((weights / weights[training].mean()).astype(np.float32))
+            mean = weights[training % self._cases].mean()
+            self._weights = torch.from_numpy((weights / mean).astype(np.float32))
         self._splits = {"train": training, "valid": held_out, "test": held_out[:0]}
 
     def size(self, split: Split) -> int:
@@ -83,11 +88,12 @@ class ArrayTask(SequenceTask):
         columns = torch.from_numpy(self._splits[split][indices])
         lengths = self._lengths[columns] if self._unequal else None
         steps = slice(None) if lengths is None else slice(int(lengths.max()))
+        cases = columns % self._cases
         return WeightedBatch(
             self._inputs[steps, columns],
-            self._targets[columns],
+            self._targets[cases],
             lengths,
-            weights=None if self._weights is None else self._weights[columns],
+            weights=None if self._weights is None else self._weights[cases],
         )
 
     def count(self, batch: Batch) -> int:

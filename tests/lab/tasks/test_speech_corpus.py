@@ -5,7 +5,7 @@ import pytest
 
 from kru.lab.data import DataError
 from kru.lab.tasks import Timit, espeak
-from kru.lab.tasks.mfcc import frame_count
+from kru.lab.tasks.mfcc import STATIC
 from kru.lab.tasks.speech_corpus import Engine, generate
 from kru.lab.tasks.speech_files import open_corpus
 
@@ -49,7 +49,7 @@ def test_layout_and_labels(tmp_path: Path, engine: Engine) -> None:
         phones = set()
         for utterance in utterances:
             samples, segments = utterance.samples(), utterance.segments()
-            assert frame_count(len(samples)) > 50
+            assert STATIC.frame_count(len(samples)) > 50
             assert abs(samples).max() > 1000
             assert segments[0].begin == 0
             assert segments[-1].end == len(samples)

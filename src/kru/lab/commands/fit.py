@@ -15,7 +15,7 @@ from kru.lab.commands.own_data import estimator_path, load_estimator, read_langu
 
 NETWORK = ("kind", "units", "factors", "max_parameters", "layers", "bidirectional", "readout", "dropout")
 """Options that decide the shapes of the weights: they cannot change where training continues from a file."""
-TRAINING = ("steps", "epochs", "batch_size", "learning_rate", "validation_fraction", "patience")
+TRAINING = ("steps", "epochs", "batch_size", "learning_rate", "validation_fraction", "patience", "augment")
 
 DESCRIPTION = """Fit a model to data of your own: kru fit DATA --target COLUMN -o model.safetensors
 
@@ -50,6 +50,10 @@ class Options:
     label_pattern: str | None = None
     """WAV files: regular expression whose group finds the label in the name of a file; by default the label is the
     name of the folder"""
+    features: Literal["mfcc", "log-mel", "raw"] | None = None
+    """WAV files: what the model reads of the samples; mfcc by default, raw for the samples themselves"""
+    augment: int | None = None
+    """WAV files: variants of each recording to train on besides, with other speed, level, tone, pauses and noise"""
     missing: Literal["error", "mask"] | None = None
     """missing values: an error, or read as such"""
     horizon: int | None = None
@@ -125,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _fit(estimator, options.data, columns)
+        _fit(estimator, options, columns)
     seconds = time.perf_counter() - began
     interrupted = False
     for warning in caught:
@@ -178,8 +182,10 @@ def _continued(options: Options) -> Any:
     if "warm_start" not in estimator.get_params():
         raise ValueError(f"warm-start: expected a classifier, a regressor or a language model, got {name}")
     known = estimator.get_params()
-    for option, value in _given(options, (*NETWORK, "missing")).items():
+    for option, value in _given(options, (*NETWORK, "missing", "features")).items():
         before = known.get(option)
+        if option == "features" and before is None:
+            before = "raw"
         if value != (tuple(before) if isinstance(before, list) else before):
             raise ValueError(
                 f"{option.replace('_', '-')}: expected {before} as in {options.out}, got {value}; leave out "
@@ -207,13 +213,14 @@ def _set(estimator: Any, given: dict[str, Any], kind: str) -> None:
     estimator.set_params(**given)
 
 
-def _fit(estimator: Any, path: Path, columns: Any) -> None:
+def _fit(estimator: Any, options: Options, columns: Any) -> None:
     from dataclasses import replace
 
     from kru.estimators import KRUForecaster, KRULanguageModel, KRURegressor
     from kru.estimators.series_files import read_series_file
     from kru.estimators.sources import read_labelled
 
+    path = options.data
     if isinstance(estimator, KRULanguageModel):
         estimator.fit(read_language_text(estimator, path))
     elif isinstance(estimator, KRUForecaster):
@@ -226,5 +233,27 @@ def _fit(estimator: Any, path: Path, columns: Any) -> None:
     else:
         numbers = isinstance(estimator, KRURegressor)
         data, columns = read_labelled(path, columns, missing=estimator.missing, numbers=numbers)
+        _choose_features(estimator, options, data)
         estimator.fit(data.X, data.y)
     estimator.columns_ = columns
+
+
+def _choose_features(estimator: Any, options: Options, data: Any) -> None:
+    """What a model of sounds reads: the features that were asked for, or those of the model that training continues."""
+    from kru.estimators.sounds import sound_features
+    from kru.estimators.sources import expect_sounds
+
+    if not options.warm_start:
+        kind = options.features or ("raw" if data.rate is None else "mfcc")
+        if data.rate is None and options.features not in (None, "raw"):
+            raise ValueError(f"features: expected a folder of WAV files for {kind}, got {options.data}")
+        if kind != "raw":
+            estimator.set_params(features=kind, sample_rate=data.rate)
+    sound = sound_features(estimator.features, estimator.sample_rate)
+    expect_sounds(options.data, data, sound)
+    if sound is not None and options.features is None:
+        print(
+            f"features: {sound.kind}, {sound.size} values every {1000 * sound.hop / sound.rate:.3g} ms "
+            "(--features chooses others)",
+            file=sys.stderr,
+        )

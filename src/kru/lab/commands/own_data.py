@@ -52,7 +52,7 @@ def score_line(estimator: Any, path: Path) -> str:
 
     from kru.estimators import KRUClassifier, KRUForecaster, KRULanguageModel, backtest
     from kru.estimators.series_files import read_series_file
-    from kru.estimators.sources import read_labelled
+    from kru.estimators.sources import expect_sounds, read_labelled
 
     if isinstance(estimator, KRULanguageModel):
         text = read_language_text(estimator, path)
@@ -82,6 +82,7 @@ def score_line(estimator: Any, path: Path) -> str:
         )
     classifies = isinstance(estimator, KRUClassifier)
     data, _ = read_labelled(path, estimator.columns_, missing=estimator.missing, numbers=not classifies)
+    expect_sounds(path, data, estimator.sound_)
     if classifies:
         labels, said = np.asarray(data.y), np.asarray(estimator.predict(data.X))
         if not (labels.dtype.kind in "iuf" and said.dtype.kind in "iuf"):

@@ -70,10 +70,11 @@ def _lines(estimator: Any, options: Options) -> Iterator[str]:
 def _predictions(estimator: Any, options: Options) -> Iterator[list[Row]]:
     import numpy as np
 
-    from kru.estimators.sources import blocks, read_unlabelled
+    from kru.estimators.sources import blocks, expect_sounds, read_unlabelled
 
     assert options.data is not None
     data = read_unlabelled(options.data, estimator.columns_, missing=estimator.missing)
+    expect_sounds(options.data, data, estimator.sound_)
     header: Row | None = None
     for names, cases in blocks(data, BLOCK):
         try:

@@ -145,7 +145,7 @@ class TimitTask(SequenceTask):
 
     def _frames(self, utterance: Utterance) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         samples = utterance.samples()
-        frames = mfcc.frame_count(len(samples))
+        frames = mfcc.STATIC.frame_count(len(samples))
         if frames == 0:
             raise DataError(
                 f"{utterance.where}.wav: expected at least 25 ms of sound, got {len(samples)} samples"
