@@ -5,8 +5,8 @@
 For each size: sums of Kronecker products and, within the same limit, matrices of low rank; their test measure when the
 matrices themselves are fitted, when their products with the states that occur are, and after some further epochs; and
 the same architecture trained from scratch. Training of the dense model is continued as well. The record is
-results/compress/TASK-seedN.json, of which `kru results --out` makes a section with the figure results/compress.png. An
-interrupted run can be resumed.
+results/studies/compress/TASK-seedN.json, of which `kru results --out` makes a section and the figure compress.png in
+results/studies. An interrupted run can be resumed.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--runs", type=Path, default=Path("runs/compress"))
-    parser.add_argument("--results", type=Path, default=Path("results/compress"))
+    parser.add_argument("--results", type=Path, default=Path("results/studies/compress"))
     options = parser.parse_args()
     record = Experiment(options.task, options.seed, options.runs, options.data_dir).run()
     write_result(options.results / f"{options.task}-seed{options.seed}.json", record)

@@ -1,6 +1,6 @@
 """Print a test sequence of the problem that weights were trained on, a line for each step, as the model reads it.
 
-.venv/bin/python examples/test_sequence.py results/weights/pmnist-kru-seed1 7 --data-dir DIR
+.venv/bin/python examples/test_sequence.py results/mnist/pmnist-kru-seed1 7 --data-dir DIR
 """
 
 import argparse
@@ -14,7 +14,7 @@ from kru.lab.result import read_weights
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("weights", type=Path, help="such as results/weights/pmnist-kru-seed1")
+    parser.add_argument("weights", type=Path, help="such as results/mnist/pmnist-kru-seed1")
     parser.add_argument("index", type=int, help="which of the test sequences, from 0")
     parser.add_argument(
         "--data-dir", type=Path, help="data directory; default: KRU_DATA, else the user's cache"

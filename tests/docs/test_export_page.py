@@ -18,7 +18,7 @@ from kru.nn.model import seeded_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
-WEIGHTS = "results/weights/pmnist-kru-seed1"
+WEIGHTS = "results/mnist/pmnist-kru-seed1"
 
 # Importing torch's tracer uses parts of torch that torch itself has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -45,7 +45,13 @@ def test_the_commands_run(example: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
     assert (example / "mine/c/model.c").is_file()
     # Another process has not imported the module, and the weights alone do not make it.
-    line = [sys.executable, "-m", "kru", "evaluate", "mine/weights/first_symbol-seed1"]
+    line = [
+        sys.executable,
+        "-m",
+        "kru",
+        "evaluate",
+        "mine/own_matrix_and_task-FirstSymbol/first_symbol-seed1",
+    ]
     refused = subprocess.run(line, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert f"--import {MODULE}" in refused.stderr

@@ -55,7 +55,7 @@ def test_a_file_of_recipes_gives_each_pair_of_task_and_model_the_closest_setting
             task.T = 10
             [tasks.long]
             task.T = 20
-            start = "{results}/weights/short-{model}-seed{seed}"
+            start = "{results}/copy/short-{model}-seed{seed}"
             optimizer.lr = 0.3
             [tasks.long.models.lstm]
             optimizer.lr = 0.4
@@ -65,7 +65,7 @@ def test_a_file_of_recipes_gives_each_pair_of_task_and_model_the_closest_setting
         )
     )
     assert sorted(recipes) == ["long-kru", "long-kru-wide", "long-lstm", "short-kru", "short-lstm"]
-    start = "{results}/weights/short-%s-seed{seed}"
+    start = "{results}/copy/short-%s-seed{seed}"
     assert recipes["short-kru"] == {
         "epochs": 1,
         "penalty": 2.0,
@@ -88,7 +88,7 @@ def test_adding_goes_from_length_to_length_with_every_model(model):
     for length in (100, 200, 400, 750):
         recipe = load_recipe(f"adding-{length}-{model}")
         assert recipe.schedule.shape == "cosine"
-        assert recipe.start == (shorter and f"{{results}}/weights/{shorter}-seed{{seed}}")
+        assert recipe.start == (shorter and f"{{results}}/adding/{shorter}-seed{{seed}}")
         shorter = recipe.name
 
 

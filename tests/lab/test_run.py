@@ -106,13 +106,13 @@ def test_the_result_has_the_commit_at_the_start(tiny, tmp_path, monkeypatch):
     commit.cache_clear()
     assert main(["train", tiny, "--quiet", "--results", "results"]) == 0
     commit.cache_clear()
-    assert read_result(Path("results/tiny-seed3.json"))["commit"] == "c0ffee"
+    assert read_result(Path("results/copy/tiny-seed3.json"))["commit"] == "c0ffee"
 
 
 def test_result_has_what_reports_read(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", tiny, "--quiet", "--results", "results"]) == 0
-    result = json.loads(Path("results/tiny-seed3.json").read_text())
+    result = json.loads(Path("results/copy/tiny-seed3.json").read_text())
     assert result["command"] == f"kru train {tiny} --seed 3"
     assert result["parameters"] == {"total": 362, "recurrent": 24}
     assert result["steps"] == 60
@@ -123,7 +123,7 @@ def test_result_has_what_reports_read(tiny, tmp_path, monkeypatch):
         7 * n for n in range(1, 9)
     ] + [60]
     assert Path("runs/tiny-seed3/result.json").exists()
-    assert Path("results/weights/tiny-seed3.safetensors").exists()
+    assert Path("results/copy/tiny-seed3.safetensors").exists()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -203,7 +203,7 @@ def test_a_prolonged_run_killed_before_any_of_its_writes_ends_with_its_own_resul
         result = read_result(recorded / "tiny-seed3.json")
         assert result["steps"] == 100
         assert result["made_from"]["budget"] == {"steps": 100, "epochs": 0, "minutes": 0}
-        for path in (out / "weights.safetensors", recorded / "weights" / "tiny-seed3.safetensors"):
+        for path in (out / "weights.safetensors", recorded / "copy/tiny-seed3.safetensors"):
             got = load_file(path)
             assert all(torch.equal(expected[name], got[name]) for name in expected)
     assert steps == [60, 60, 60, 60, 100, 100]
@@ -258,7 +258,7 @@ def test_a_run_cannot_be_shortened(first, second, message, tmp_path, capsys, one
     small = ["train", "timit-kru", "--quiet", "--model.hidden-size", "8", "--model.factors", "2", "4"]
     small += ["--batch-size", "1", "--data-dir", str(corpus), "--out", str(out), "--results", str(results)]
     assert main([*small, *first]) == 0
-    before = [_contents(folder) for folder in (out, results, results / "weights")]
+    before = [_contents(folder) for folder in (out, results, results / "copy")]
     capsys.readouterr()
     assert main([*small, *second]) == 2
     printed = capsys.readouterr()
@@ -266,7 +266,7 @@ def test_a_run_cannot_be_shortened(first, second, message, tmp_path, capsys, one
     assert message + "a run cannot be shortened: choose another --out" in printed.err
     assert printed.err.count("\n") == 1
     assert not printed.out
-    assert [_contents(folder) for folder in (out, results, results / "weights")] == before
+    assert [_contents(folder) for folder in (out, results, results / "copy")] == before
     # Its own budget is not smaller, though a budget in minutes is always exceeded by a part of a step.
     assert main([*small, *first]) == 0
     (out / "result.json").unlink()
@@ -461,14 +461,14 @@ def test_a_run_begins_with_the_weights_it_is_told(tiny, tmp_path, capsys):
 def test_a_run_begins_with_recorded_weights(tiny, tmp_path, capsys):
     """What stands for the folder of results is the one that is given, or the usual one where none is."""
     results = ["--results", str(tmp_path / "recorded")]
-    start = ["--quiet", "--start", "{results}/weights/tiny-seed{seed}", "--out", str(tmp_path / "second")]
+    start = ["--quiet", "--start", "{results}/copy/tiny-seed{seed}", "--out", str(tmp_path / "second")]
     assert main(["train", tiny, *start, *results]) == 2
     advice = (
-        "recorded/weights/tiny-seed3: no such weights; expected a .safetensors file or the folder of a run; "
+        "recorded/copy/tiny-seed3: no such weights; expected a .safetensors file or the folder of a run; "
     )
     assert advice + "of another recipe: train that first, with the same --results" in capsys.readouterr().err
     assert main(["train", tiny, *start]) == 2
-    assert "start: results/weights/tiny-seed3: no such weights" in capsys.readouterr().err
+    assert "start: results/copy/tiny-seed3: no such weights" in capsys.readouterr().err
     assert main(["train", tiny, "--quiet", "--steps", "5", "--out", str(tmp_path / "first"), *results]) == 0
     assert main(["train", tiny, *start, *results, "--steps", "1", "--optimizer.lr", "1e-30"]) == 0
     expected, got = (load_file(tmp_path / name / "weights.safetensors") for name in ("first", "second"))

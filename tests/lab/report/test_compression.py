@@ -98,8 +98,8 @@ def test_the_size_that_is_drawn():
 
 
 def test_the_page_of_results_has_it(tmp_path, capsys):
-    (tmp_path / "results" / "compress").mkdir(parents=True)
-    (tmp_path / "results" / "compress" / "jsb-seed1.json").write_text(json.dumps(RECORD))
+    (tmp_path / "results" / "studies" / "compress").mkdir(parents=True)
+    (tmp_path / "results" / "studies" / "compress" / "jsb-seed1.json").write_text(json.dumps(RECORD))
     page = tmp_path / "RESULTS.md"
     assert main(["results", "--results", str(tmp_path / "results"), "--out", str(page)]) == 0
     capsys.readouterr()

@@ -67,7 +67,7 @@ def results(tmp_path):
     runs = [made_up("jsb-kru"), made_up("jsb-kru", 2, 8.7), made_up("jsb-lstm"), made_up("jsb-kru-gru")]
     runs.append(made_up("copy-1000-kru", measure="cross entropy", baseline=0.0204, test=1e-5))
     for run in runs:
-        write_result(folder / f"{run['recipe']}-seed{run['seed']}.json", run)
+        write_result(folder / "tasks" / f"{run['recipe']}-seed{run['seed']}.json", run)
     return folder
 
 
@@ -178,7 +178,7 @@ def test_own_tasks_and_recipes_have_tables_and_figures(results, capsys):
     runs.append(made_up("short", task="Copy memory, T=30", model="kru", measure="cross entropy"))
     folder = results.parent / "own"
     for run in runs:
-        write_result(folder / f"{run['recipe']}-seed{run['seed']}.json", run)
+        write_result(folder / "tasks" / f"{run['recipe']}-seed{run['seed']}.json", run)
     assert main(["results", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in shown if line.startswith(("Copy memory", "Parity", "Adding"))] == [
@@ -221,8 +221,7 @@ def test_recipes_of_the_same_model_look_different():
 def test_times_are_those_of_the_run_that_is_kept_apart(results, capsys):
     timed = results / "wall-clock"
     timed.mkdir()
-    for path in results.glob("*-seed*.json"):
-        path.rename(timed / path.name)
+    (results / "tasks").rename(timed / "tasks")
     assert main(["plot", "--results", str(results)]) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
     assert names == ["wall-clock.png", "wall-clock.svg"]
@@ -299,7 +298,7 @@ def test_a_figure_that_cannot_be_written_leaves_the_old_one(results, monkeypatch
     ],
 )
 def test_results_of_another_kind_are_named(wrong, results, capsys):
-    (results / "jsb-rnn-seed1.json").write_text(json.dumps(made_up("jsb-rnn") | wrong))
+    (results / "tasks/jsb-rnn-seed1.json").write_text(json.dumps(made_up("jsb-rnn") | wrong))
     assert main(["results", "--results", str(results)]) == 2
     (key,) = wrong
     assert f"jsb-rnn-seed1.json: expected the result of a run, got another kind of value for {key}" in (
@@ -312,7 +311,8 @@ def test_results_of_another_kind_are_named(wrong, results, capsys):
     ["", "[1]", '{"recipe": "x"}', "[" * 100_000, '{"seed": 1' + "0" * 400 + "}", r'{"measure": "\ud800"}'],
 )
 def test_files_that_are_no_results_are_named(text, tmp_path, capsys):
-    (tmp_path / "x-seed1.json").write_text(text)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/x-seed1.json").write_text(text)
     assert main(["results", "--results", str(tmp_path)]) == 2
     assert "x-seed1.json: expected the result of a run" in capsys.readouterr().err
 
@@ -337,7 +337,7 @@ def test_targets_cover_the_paper():
 def test_weights_to_begin_with_are_there_when_they_are_needed(target: str) -> None:
     before: set[str] = set()
     for recipe in target_recipes(target, quick=False):
-        start = recipe.start.removeprefix("{results}/weights/").removesuffix("-seed{seed}")
+        start = recipe.start.removeprefix("{results}/").partition("/")[2].removesuffix("-seed{seed}")
         assert start in {"", *before}, recipe.name
         before.add(recipe.name)
 
@@ -361,11 +361,11 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "copy", "--quick", "--seeds", "1", "2"]) == 0
     captured = capsys.readouterr()
     assert "figure: runs/quick/results/figures/copy.png" in captured.out
-    assert len(list(Path("runs/quick/results").glob("copy-1000-*-seed?.json"))) == 8
+    assert len(list(Path("runs/quick/results/copy").glob("copy-1000-*-seed?.json"))) == 8
     assert main(["reproduce", "copy", "--quick"]) == 0
     assert "copy-1000-kru-seed1: already recorded" in capsys.readouterr().err
     # A shorter run under the same name is not the recipe's.
-    path = Path("runs/quick/results/copy-1000-kru-seed1.json")
+    path = Path("runs/quick/results/copy/copy-1000-kru-seed1.json")
     recorded = read_result(path)
     for changed, complaint in (
         (
@@ -383,7 +383,7 @@ def test_reproduce_runs_skips_and_reports(tmp_path, monkeypatch, capsys):
         reproduce, "target_recipes", lambda target, *, quick: tiny_recipes("copy", quick=True)[:1]
     )
     assert main(["reproduce", "wall-clock"]) == 0
-    assert Path("results/wall-clock/copy-1000-kru-seed1.json").exists()
+    assert Path("results/wall-clock/copy/copy-1000-kru-seed1.json").exists()
 
 
 def test_runs_on_generated_speech_have_a_table_of_their_own(tmp_path, monkeypatch, capsys):
@@ -423,11 +423,11 @@ def test_inspect_and_evaluate(tmp_path, monkeypatch, capsys):
         shown = capsys.readouterr().out
         assert "recurrent" in shown
         assert f"runs/{recipe}-seed1/figures/distance.svg" in shown
-        assert main(["inspect", f"results/weights/{recipe}-seed1"]) == 0
-        assert f"results/weights/figures/{recipe}-seed1/distance.png" in capsys.readouterr().out
-        assert main(["evaluate", f"results/weights/{recipe}-seed1"]) == 0
+        assert main(["inspect", f"results/copy/{recipe}-seed1"]) == 0
+        assert f"results/copy/figures/{recipe}-seed1/distance.png" in capsys.readouterr().out
+        assert main(["evaluate", f"results/copy/{recipe}-seed1"]) == 0
         shown = capsys.readouterr().out
-        result = json.loads(Path(f"results/{recipe}-seed1.json").read_text())
+        result = json.loads(Path(f"results/copy/{recipe}-seed1.json").read_text())
         assert float(shown.split()[-3]) == pytest.approx(result["test"], rel=1e-5)
         assert main(["evaluate", f"runs/{recipe}-seed1", "--split", "valid", "--sequences", "50"]) == 0
         capsys.readouterr()

@@ -201,7 +201,7 @@ def test_a_study_runs_records_and_skips(tiny_study, tmp_path, capsys):
     assert len(sections) == 1
     assert sections[0].startswith("## Influence of the soft unitary constraint")
     assert "](../results/studies/unitary.png)" in sections[0]
-    write_result(Path("results/jsb-kru-seed1.json"), {**record("jsb", "", 1, 8.0), **result_keys()})
+    write_result(Path("results/music/jsb-kru-seed1.json"), {**record("jsb", "", 1, 8.0), **result_keys()})
     assert main(["results", "--out", "RESULTS.md"]) == 0
     assert "](results/studies/unitary.png)" in Path("RESULTS.md").read_text()
 

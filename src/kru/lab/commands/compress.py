@@ -28,7 +28,7 @@ class Options:
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """folder of a run such as runs/jsb-lstm-seed1, or weights such as results/weights/jsb-lstm-seed1"""
+    """folder of a run such as runs/jsb-lstm-seed1, or weights such as results/music/jsb-kru-seed1"""
     max_parameters: int = 0
     """maximum number of recurrent parameters; chooses two factors and the number of terms"""
     factors: tuple[int, ...] = ()

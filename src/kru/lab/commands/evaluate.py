@@ -20,7 +20,7 @@ class Options:
     """Evaluate trained weights on their task, or a model written by `kru fit` on a file."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
-    """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    """a model that `kru fit` wrote, weights such as results/music/jsb-kru-seed1, or the folder of a run"""
     data: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
     """for a model that `kru fit` wrote: the data to measure on"""
     split: Literal["test", "valid", "train"] = "test"

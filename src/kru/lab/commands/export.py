@@ -20,7 +20,7 @@ class Options:
     """Export a trained model as C99, JavaScript, ONNX or torch.export programs."""
 
     weights: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS")]
-    """a model that `kru fit` wrote, weights such as results/weights/jsb-kru-seed1, or the folder of a run"""
+    """a model that `kru fit` wrote, weights such as results/music/jsb-kru-seed1, or the folder of a run"""
     to: Literal["onnx", "c99", "js", "pt2"]
     """format to export to"""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")]

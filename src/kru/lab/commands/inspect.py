@@ -18,7 +18,7 @@ class Options:
     """Show parameter counts, spectrum, and distance from unitary during training, for a run or for weights."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """folder of a run such as runs/jsb-kru-seed1, or weights such as results/weights/jsb-kru-seed1"""
+    """folder of a run such as runs/jsb-kru-seed1, or weights such as results/music/jsb-kru-seed1"""
     out: Path | None = None
     """folder of the plots; default: figures in the folder of the run, or figures/NAME next to the weights"""
 

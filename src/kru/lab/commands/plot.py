@@ -22,7 +22,7 @@ class Options:
     """figures to draw: copy, adding, mnist, ptb, music, timit, wall-clock; default: all that have runs, and figures
     of your own tasks and recipes"""
     results: Path = Path("results")
-    """folder of RECIPE-seedN.json files, or of runs"""
+    """folder of recorded results (TASK/RECIPE-seedN.json), or of runs"""
     out: Path | None = None
     """folder of the figures; default: figures in the folder of the results"""
 

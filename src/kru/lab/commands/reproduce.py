@@ -9,9 +9,10 @@ from typing import Annotated
 import tyro
 
 from kru.lab.cli import parse
-from kru.lab.commands.train import record, summary
+from kru.lab.commands.train import summary
 from kru.lab.recipes.files import command_line
 from kru.lab.recipes.settings import Recipe
+from kru.lab.recorded import record, record_path
 from kru.lab.report.figures import WALL_CLOCK, draw_figures
 from kru.lab.report.records import read_results
 from kru.lab.report.tables import make_tables
@@ -57,11 +58,11 @@ def run(arguments: Sequence[str]) -> int:
         for seed in options.seeds
     ]
     for recipe in recipes:
-        _expect_own(recipe, results / f"{recipe.name}-seed{recipe.seed}.json")
+        _expect_own(recipe, record_path(results, recipe))
     failed = []
     for recipe in recipes:
         name = f"{recipe.name}-seed{recipe.seed}"
-        if (results / f"{name}.json").exists():
+        if record_path(results, recipe).exists():
             print(f"{name}: already recorded in {results}", file=sys.stderr)
             continue
         try:
@@ -117,7 +118,7 @@ def _run(recipe: Recipe, run_options: RunOptions) -> None:
     try:
         result = train(recipe, recipe.name, run_options)
     except DivergedRunError:
-        record(read_result(run_options.folder / RESULT), run_options.folder, run_options.results)
+        record(recipe, read_result(run_options.folder / RESULT), run_options.folder, run_options.results)
         raise
-    record(result, run_options.folder, run_options.results)
+    record(recipe, result, run_options.folder, run_options.results)
     print(summary(result), file=sys.stderr)

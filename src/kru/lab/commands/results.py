@@ -31,7 +31,8 @@ class Options:
     targets: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """tables of the paper to show: copy, adding, mnist, ptb, music, timit; default: all tables with runs"""
     results: Path = Path("results")
-    """folder of RECIPE-seedN.json files, or of runs; runs on generated speech are in its subfolder espeak"""
+    """folder of recorded results (TASK/RECIPE-seedN.json), or of runs; runs on generated speech are in its
+    subfolder espeak"""
     out: Path | None = None
     """also write a Markdown page, such as RESULTS.md, with studies, compressed models and the figures in
     results/figures"""
@@ -54,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         pictures = sorted((options.results / "figures").glob("*.png"))
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
         sections = study_sections(options.results / "studies", options.out)
-        sections += filter(None, [compression_section(options.results / "compress", options.out)])
+        sections += filter(None, [compression_section(options.results / "studies" / "compress", options.out)])
         pages[options.out] = report(tables, beside, sections)
     if options.headline is not None:
         pages[options.headline] = put_between_marks(_page(options.headline), headline(results))

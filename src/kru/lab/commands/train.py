@@ -10,11 +10,9 @@ import tyro
 
 from kru.lab.commands.recipe_options import RECIPE_HELP, parse_with_recipe
 from kru.lab.recipes.settings import Recipe
-from kru.lab.result import write_result
+from kru.lab.recorded import record
 from kru.lab.run import RunError, RunOptions, train
 from kru.training.distributed import joined
-from kru.training.files import write_atomically
-from kru.training.folder import WEIGHTS
 from kru.training.interrupt import Interrupted
 
 DESCRIPTION = f"""Train a model from a recipe: kru train RECIPE [OPTIONS]
@@ -35,8 +33,8 @@ class Options:
     out: Path | None = None
     """folder of the run; default: runs/RECIPE-seedN"""
     results: Path | None = None
-    """folder to record RECIPE-seedN.json and weights/RECIPE-seedN.safetensors in; default: nothing is recorded.
-    Recipes that start from recorded weights look for them there, by default in results"""
+    """folder to record TASK/RECIPE-seedN.json and the weights in; default: nothing is recorded. Recipes that start
+    from recorded weights look for them there, by default in results"""
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """fail if there is no checkpoint to resume from"""
     checkpoint_seconds: float = 30.0
@@ -77,16 +75,9 @@ def run(arguments: Sequence[str]) -> int:
         print(f"kru train: {message}", file=sys.stderr)
         return code
     if options.results is not None:
-        record(result, folder, options.results)
+        record(recipe, result, folder, options.results)
     print(summary(result))
     return 0
-
-
-def record(result: dict[str, Any], folder: Path, results: Path) -> None:
-    """Put a result and its weights where `kru results` and `kru evaluate` read them."""
-    name = f"{result['recipe']}-seed{result['seed']}"
-    write_atomically(results / "weights" / f"{name}.safetensors", (folder / WEIGHTS).read_bytes())
-    write_result(results / f"{name}.json", result)
 
 
 def summary(result: dict[str, Any]) -> str:

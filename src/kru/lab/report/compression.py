@@ -64,7 +64,7 @@ def compression_section(folder: Path, page: Path) -> str:
     """Markdown with a table for each record TASK-seedN.json in the folder; empty without any.
 
     Args:
-        folder: of the records, such as results/compress; the figure is beside it, results/compress.png.
+        folder: of the records, such as results/studies/compress; the figure is beside it, results/studies/compress.png.
         page: the file that the section is for, from which the figure is linked.
     """
     records = read_records(folder)

@@ -5,20 +5,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kru.lab.recorded import recorded_paths
 from kru.lab.result import read_result
-from kru.training.folder import RESULT
 
 Result = dict[str, Any]
 
 
 def read_results(folder: Path) -> list[Result]:
-    """The results RECIPE-seedN.json in a folder, and those of the runs below it."""
+    """The results that were recorded in a folder, and those of the runs below it."""
     if not folder.is_dir():
         raise ValueError(
             f"{folder}: no such folder; record runs in it by kru train RECIPE --results {folder}"
         )
-    paths = sorted(folder.glob("*-seed*.json")) + sorted(folder.glob(f"*/{RESULT}"))
-    return [read_result(path) for path in paths]
+    return [read_result(path) for path in recorded_paths(folder)]
 
 
 def by_recipe(results: Iterable[Result]) -> dict[str, list[Result]]:
