@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io.wavfile
 
 from kru.lab.cli import COMMANDS, main
 
@@ -28,6 +29,15 @@ def write_motions(path: Path, cases: int, seed: int) -> dict[str, np.ndarray]:
     return sequences
 
 
+def write_hums(folder: str, file: str) -> None:
+    for index in range(10):
+        label, pitch = ("low", 0.2) if index % 2 else ("high", 0.9)
+        samples = (8000 * np.sin(pitch * np.arange(1000))).astype(np.int16)
+        path = Path(folder.format(label)) / (file.format(index // 2, label) + ".wav")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scipy.io.wavfile.write(path, 8000, samples)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
     if shutil.which("cc") is None:
@@ -38,6 +48,9 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
     days = [f"2024-{1 + i // 28:02d}-{1 + i % 28:02d},{10 + (i % 7)}" for i in range(100)]
     Path("sales.csv").write_text("day,sold\n" + "\n".join(days) + "\n")
     Path("book.txt").write_text("the cat sat on the mat. " * 40)
+    for folder, file in (("sounds/{}", "{}"), ("new-sounds/{}", "{}"), ("recordings", "{1}_{0}")):
+        write_hums(folder, file)
+    shutil.copy("sounds/low/0.wav", "one-recording.wav")
     [program] = re.findall(r"```c\n(.*?)```", PAGE, re.DOTALL)
     Path("main.c").write_text(program)
     count = 0
@@ -53,9 +66,11 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
             short = ["--steps", "40", "--quiet"] if words[1] == "fit" else []
             assert main([*words[1:], *short]) == 0, capsys.readouterr().err
             count += 1
-    assert count == 8
+    assert count == 12
     shown = capsys.readouterr().out
     assert re.search(r"accuracy (1|0\.9) on new\.csv", shown)
+    assert re.search(r"accuracy (1|0\.9) on new-sounds", shown)
+    assert "one-recording.wav,low" in shown
     with open("predictions.csv", newline="") as file:
         predicted = {row["case"]: row["prediction"] for row in csv.DictReader(file)}
     assert predicted.keys() == sequences.keys()
@@ -64,6 +79,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
         numbers = " ".join(str(value) for value in values.T.ravel())
         said = subprocess.run(["./classify"], input=numbers, capture_output=True, text=True, timeout=60)
         assert said.stdout.strip() == predicted[name]
-    [python] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(python.replace("random_state=0", "random_state=0, steps=5"), {})
+    names: dict[str, object] = {}
+    for python in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(python.replace("(random_state=0", "(random_state=0, steps=5"), names)
     assert Path("python-device/model.c").exists()

@@ -75,6 +75,7 @@ def test_two_channels_and_own_settings(tmp_path) -> None:
         ({"features": "mffc"}, "features: expected one of mfcc, log-mel, got 'mffc'"),
         ({"augment": -1}, "augment: expected an integer of at least 0, got -1"),
         ({"symbols": True}, "features: expected None for symbols, got some"),
+        ({"missing": "mask"}, "missing: expected 'error' with features of sounds, got 'mask'"),
     ],
 )
 def test_settings_that_do_not_go_together(settings, message) -> None:
@@ -123,7 +124,10 @@ def test_folders_of_sounds_from_the_command_line(tmp_path, monkeypatch, capsys) 
     assert main([*fit, "--warm-start", "--features", "raw"]) == 2
     assert "features: expected mfcc as in m.safetensors, got raw" in capsys.readouterr().err
     assert main(["predict", "m", "test"]) == 0
-    assert re.search(r"^low/0.wav,(low|high)$", capsys.readouterr().out, re.MULTILINE)
+    predicted = re.search(r"^low/0.wav,(low|high)$", capsys.readouterr().out, re.MULTILINE)
+    assert predicted
+    assert main(["predict", "m", "test/low/0.wav"]) == 0
+    assert capsys.readouterr().out == f"case,prediction\n0.wav,{predicted[1]}\n"
     assert main([*fit, "--features", "log-mel"]) == 0
     write_wav(tmp_path / "other" / "a.wav", bytes(4000), 2, rate=16_000)
     assert main(["predict", "m", "other"]) == 2

@@ -43,6 +43,7 @@ class Compiled:
         self.library = ctypes.CDLL(str(library))
         text = header.read_text()
         self.symbols = "_SYMBOLS" in text
+        self.sound = "_RATE" in text
         self.outputs = int(re.search(r"_OUTPUTS (\d+)", text)[1])  # type: ignore[index]
         self.arrays: dict[str, NDArray[np.float32]] = {}
         sizes = {name: int(size) for name, size in re.findall(r"float (\w+)\[(\d+)\];", text)}
@@ -76,7 +77,7 @@ class Compiled:
 
     def call(self, x: torch.Tensor | int, y: NDArray[np.float32] | None) -> int:
         function = getattr(self.library, f"{self.name}_step")
-        function.restype = ctypes.c_int if self.symbols else None
+        function.restype = ctypes.c_int if self.symbols or self.sound else None
         argument = ctypes.c_int(int(x)) if self.symbols else _pointer(torch.as_tensor(x).numpy())
         return function(_pointer(self.memory), argument, None if y is None else _pointer(y)) or 0
 

@@ -89,9 +89,10 @@ class SequenceEstimator(BaseEstimator):
     def exportable(self) -> Exportable:
         """The network with scaling and labels, for `kru.export`: raw values go in, the prediction comes out."""
         check_is_fitted(self, "network_")
-        if self.sound_ is not None:
-            raise ValueError("export: expected a model without features of sounds, got one with them")
-        around: Around = {"origin": f"{type(self).__name__} of {self.network_settings_.kind}"}
+        around: Around = {
+            "origin": f"{type(self).__name__} of {self.network_settings_.kind}",
+            "sound": self.sound_,
+        }
         if self.scaling_ is not None:
             around["scaling"] = (self.scaling_.mean, self.scaling_.scale)
             around["mask"] = self.scaling_.mask
@@ -129,6 +130,8 @@ class SequenceEstimator(BaseEstimator):
                 raise ValueError("features: expected None for symbols, got some")
             return read_symbols(X), y
         if self.sound_ is not None:
+            if self.missing != "error":
+                raise ValueError(f"missing: expected 'error' with features of sounds, got {self.missing!r}")
             sounds = read_sounds(
                 X, self.sound_, variants=self.augment, generator=check_random_state(self.random_state)
             )

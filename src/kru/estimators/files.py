@@ -67,6 +67,7 @@ def read(
         ".parquet": lambda: read_table(path, target, case, time, channels, needs_target=needs_target),
         ".npz": lambda: read_npz(path, target or "y"),
         ".ts": lambda: read_ts(path),
+        ".wav": lambda: read_wav_file(path, label_pattern, needs_target=needs_target),
     }
     if path.suffix.lower() not in readers:
         known = ", ".join(readers)
@@ -233,6 +234,15 @@ def read_wav_folder(folder: Path, label_pattern: str | None = None, *, needs_tar
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".wav")
     if not paths:
         raise ValueError(f"{folder}: expected WAV files, got none")
+    return _sounds(folder, paths, label_pattern, needs_target=needs_target)
+
+
+def read_wav_file(path: Path, label_pattern: str | None = None, *, needs_target: bool = True) -> Data:
+    """A single WAV file as one case."""
+    return _sounds(path.parent, [path], label_pattern, needs_target=needs_target)
+
+
+def _sounds(folder: Path, paths: list[Path], label_pattern: str | None, *, needs_target: bool) -> Data:
     labels: list[str] = []
     for path in paths:
         if label_pattern is None:

@@ -7,6 +7,7 @@ import kru
 from kru.export.c_cells import HELPERS, Layer, add_layer, layer_function
 from kru.export.c_head import Head, head_code, label_code, label_prototypes
 from kru.export.c_product import Products
+from kru.export.c_sound import StateArray, sound_arrays, sound_code, sound_functions
 from kru.export.c_weights import Matrix, Weights
 from kru.export.names import as_comment
 from kru.export.network import Network, Scaling
@@ -19,14 +20,6 @@ class CSource(NamedTuple):
     source: str
     weight_bytes: int
     state_bytes: int
-
-
-class _Array(NamedTuple):
-    """An array of floats in the state."""
-
-    name: str
-    size: int
-    comment: str
 
 
 def write_c(network: Network, name: str, *, int8: bool) -> CSource:
@@ -50,9 +43,11 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
         if scaling.change is not None:
             weights.vector("input_change", scaling.change)
     head = head_code(network, weights)
-    arrays = [*_state_arrays(network, layers, embedding), *(_Array(*array) for array in head.arrays)]
+    arrays = [*_state_arrays(network, layers, embedding), *(StateArray(*array) for array in head.arrays)]
     width = max(layer.matrices.product.width for layer in layers)
+    sound = [] if network.sound is None else sound_functions(network.sound, weights, f"{name}_state")
     functions = [
+        *sound,
         *products.definitions(),
         *(layer_function(layer, f"{name}_state", width) for layer in layers),
         _reset_function(name, network, layers),
@@ -69,24 +64,26 @@ def write_c(network: Network, name: str, *, int8: bool) -> CSource:
     return CSource(header, "\n\n".join(parts) + "\n", weights.size, state_bytes)
 
 
-def _state_arrays(network: Network, layers: list[Layer], embedding: Matrix | None) -> list[_Array]:
-    arrays = []
+def _state_arrays(network: Network, layers: list[Layer], embedding: Matrix | None) -> list[StateArray]:
+    arrays = [] if network.sound is None else sound_arrays(network.sound)
     for layer in layers:
         size = layer.recurrence.state_size
         parts = ", real parts then imaginary parts" if layer.recurrence.is_complex else ""
         room = layer.matrices.product.width if layer.through_state else size
         about = f"the state of layer {layer.index}{parts}"
-        arrays.append(_Array(f"h_{layer.index}", room, about + (f"; {size} of them" if room > size else "")))
+        arrays.append(
+            StateArray(f"h_{layer.index}", room, about + (f"; {size} of them" if room > size else ""))
+        )
         if layer.recurrence.cell == "lstm":
-            arrays.append(_Array(f"c_{layer.index}", size, "its cell state"))
+            arrays.append(StateArray(f"c_{layer.index}", size, "its cell state"))
     width = max(layer.matrices.product.width for layer in layers)
     buffers = max(layer.buffers for layer in layers)
-    arrays.append(_Array("work", buffers * width, "has no meaning between steps"))
+    arrays.append(StateArray("work", buffers * width, "has no meaning between steps"))
     if embedding is not None and embedding.is_int8:
-        arrays.append(_Array("embedded", embedding.columns, "neither has this"))
+        arrays.append(StateArray("embedded", embedding.columns, "neither has this"))
     if network.scaling is not None:
-        arrays.append(_Array("scaled", network.scaling.size, "neither has this"))
-    arrays += [_Array(name, size, _CARRIED[name]) for name, size in network.carried.items()]
+        arrays.append(StateArray("scaled", network.scaling.size, "neither has this"))
+    arrays += [StateArray(name, size, _CARRIED[name]) for name, size in network.carried.items()]
     return arrays
 
 
@@ -109,6 +106,8 @@ def _reset_function(name: str, network: Network, layers: list[Layer]) -> str:
         f"    for (long i = 0; i < {size}; i++) {{\n        state->{carried}[i] = 0.0f;\n    }}"
         for carried, size in network.carried.items()
     ]
+    if network.sound is not None:
+        lines.append("    state->pending[0] = 0.0f;")
     return f"void {name}_reset({name}_state *state)\n{{\n" + "\n".join(lines) + "\n}"
 
 
@@ -131,8 +130,11 @@ def _step_function(
         x = "state->embedded"
     elif embedding is not None:
         x = f"embedding + (long)x * {embedding.columns}"
+    if network.sound is not None:
+        lines.append(sound_code(network.sound))
+        x = "state->features"
     if network.scaling is not None:
-        lines.append(_scaling_code(network.scaling))
+        lines.append(_scaling_code(network.scaling, x))
         x = "state->scaled"
     for layer in layers:
         lines.append(f"    {layer.function}(state, {x});")
@@ -149,33 +151,40 @@ def _step_function(
     lines.append("    if (y) {\n" + head.code(x) + "\n    }")
     if network.symbols:
         lines.append("    return 0;")
+    if network.sound is not None:
+        lines.append("    return 1;")
     return f"{_step_prototype(name, network)}\n{{\n" + "\n".join(lines) + "\n}"
 
 
-def _scaling_code(scaling: Scaling) -> str:
-    """What the first layer reads. A change is taken of raw values, which are near each other: it loses no digits."""
+def _scaling_code(scaling: Scaling, x: str) -> str:
+    """What the first layer reads of x. Changes are of raw values, which are near each other: no digits are lost."""
     size = len(scaling.mean)
-    value, change = "(x[i] - input_mean[i]) / input_scale[i]", "(x[i] - state->before[i]) / input_change[i]"
+    value, change = (
+        f"({x}[i] - input_mean[i]) / input_scale[i]",
+        f"({x}[i] - state->before[i]) / input_change[i]",
+    )
     if scaling.mask:
-        value = f"isnan(x[i]) ? 0.0f : {value}"
-        change = f"isnan(x[i]) || isnan(state->before[i]) ? 0.0f : {change}"
+        value = f"isnan({x}[i]) ? 0.0f : {value}"
+        change = f"isnan({x}[i]) || isnan(state->before[i]) ? 0.0f : {change}"
     lines = [f"state->scaled[i] = {value};"]
     if scaling.change is not None:
         lines.append(f"state->scaled[{size} + i] = state->count[0] > 0.0f ? ({change}) : 0.0f;")
-        lines.append("state->before[i] = x[i];")
+        lines.append(f"state->before[i] = {x}[i];")
     if scaling.mask:
-        lines.append(f"state->scaled[{scaling.size - size} + i] = isnan(x[i]) ? 1.0f : 0.0f;")
+        lines.append(f"state->scaled[{scaling.size - size} + i] = isnan({x}[i]) ? 1.0f : 0.0f;")
     inside = "\n".join(f"        {line}" for line in lines)
     return f"    for (long i = 0; i < {size}; i++) {{\n{inside}\n    }}"
 
 
 def _step_prototype(name: str, network: Network) -> str:
     kind, x = ("int", "int x") if network.symbols else ("void", "const float *x")
+    if network.sound is not None:
+        kind = "int"
     return f"{kind} {name}_step({name}_state *state, {x}, float *y)"
 
 
 def _header(
-    name: str, about: str, network: Network, arrays: list[_Array], weight_bytes: int, state_bytes: int
+    name: str, about: str, network: Network, arrays: list[StateArray], weight_bytes: int, state_bytes: int
 ) -> str:
     upper = name.upper()
     fields = "\n".join(f"    float {array.name}[{array.size}]; /* {array.comment} */" for array in arrays)
@@ -185,6 +194,16 @@ def _header(
         else f"#define {upper}_INPUTS {network.input_size} /* values of x */"
     )
     wrong = " Returns 0, or 1 where x is no symbol: then nothing has changed." if network.symbols else ""
+    step = "One time step"
+    if network.sound is not None:
+        features = network.sound.features
+        samples = "of each channel, from" if network.sound.channels > 1 else "from"
+        inputs += f"\n#define {upper}_RATE {features.rate} /* samples in a second */"
+        step = f"One sample {samples} -1 to 1"
+        wrong = (
+            f"\n * Returns 1 when a window of {features.window} samples is full, every {features.hop} samples: then y\n"
+            " * is new; otherwise 0, and y is as before."
+        )
     when = {
         "all": "after each step",
         "last": "after the last step of a sequence",
@@ -212,7 +231,7 @@ typedef struct {{
 /* Begin a sequence. */
 void {name}_reset({name}_state *state);
 
-/* One time step: x goes in, y comes out. The output means something {when};
+/* {step}: x goes in, y comes out. The output means something {when};
  * where y is null it isn't computed.{wrong} */
 {_step_prototype(name, network)};
 {label_prototypes(name, network)}

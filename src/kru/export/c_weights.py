@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from kru.export.int8 import gains, to_int8
@@ -50,12 +49,11 @@ class Weights:
     size: int = 0
 
     def vector(self, name: str, array: NDArray[Any]) -> str:
-        """An array of float, or of signed char if it has integers; its name."""
+        """An array of float, or of integers of 8 or 16 bits; its name."""
         flat = array.reshape(-1)
-        is_int8 = flat.dtype == np.int8
-        kind = "signed char" if is_int8 else "float"
+        kind = {"int8": "signed char", "int16": "short"}.get(flat.dtype.name, "float")
         # The shortest digits that read back as the same number.
-        numbers = ", ".join(map(str, flat.tolist()) if is_int8 else (f"{value!s}f" for value in flat))
+        numbers = ", ".join(map(str, flat.tolist()) if kind != "float" else (f"{value!s}f" for value in flat))
         body = fill(numbers, 118, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
         self.declarations.append(f"static const {kind} {name}[{flat.size}] = {{\n{body}\n}};")
         self.size += flat.nbytes

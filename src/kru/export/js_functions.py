@@ -136,7 +136,7 @@ const log_softmax = (y) => {
 STREAM = """
 /** A stream with a state of its own. */
 export function create() {
-  let states, mean, count, before;
+  let states, mean, count, before, heard, result;
 
   /** Start a sequence. */
   function reset() {
@@ -147,12 +147,26 @@ export function create() {
     mean = new Float64Array(states.at(-1).h.length);
     count = 0;
     before = null;
+    heard = [];
+    result = null;
   }
 
-  /** One time step: an array of values, or a symbol. */
+  /**
+   * One time step: an array of values, or a symbol. A single value needs no array. For a model that reads features of
+   * sounds it is one sample of each channel; there is a result from the first full window on, else null.
+   */
   function step(x) {
     const values = read(x);
-    x = model.scaling ? scaled(values, before ?? values) : values;
+    if (!model.sound) return advance(values);
+    heard.push(values);
+    if (heard.length < model.sound.window) return result;
+    const spectra = Array.from(values, (_, channel) => features(heard.map((sample) => sample[channel])));
+    heard.splice(0, model.sound.hop);
+    return (result = advance(Float32Array.from(spectra.flat())));
+  }
+
+  function advance(values) {
+    let x = model.scaling ? scaled(values, before ?? values) : values;
     before = values;
     model.layers.forEach((layer, index) => {
       layer.cell(layer, states[index], x);
@@ -188,6 +202,7 @@ function read(x) {
     const row = w.values.subarray(x * w.columns, (x + 1) * w.columns);
     return Float32Array.from(row, (value) => value * (w.scale ? w.scale[x] : 1));
   }
+  if (typeof x === "number" && inputs === 1) return Float32Array.of(x);
   if (x?.length !== inputs) throw new RangeError(`x: expected ${inputs} values, got ${x?.length}`);
   return Float32Array.from(x);
 }

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kru.ops.scan.cells import CELLS
+from kru.sound import SoundFeatures
 
 Array = NDArray[np.float32]
 Matrix = NDArray[np.float32] | NDArray[np.complex64]
@@ -93,6 +94,14 @@ class Scaling:
 
 
 @dataclass(frozen=True)
+class Sound:
+    """Features of sound between the samples of `channels` channels and the scaling: those of each channel in turn."""
+
+    features: SoundFeatures
+    channels: int
+
+
+@dataclass(frozen=True)
 class Network:
     """Layers of recurrences, one or two (the second in reverse) in each, and what is around them.
 
@@ -102,7 +111,8 @@ class Network:
         symbols: whether the input is integers: rows of `embedding`, or columns of the first layer's U.
         batch_first: whether sequences are (B, T, ...) instead of (T, B, ...).
         embedding: (symbols, D), or none.
-        scaling: of the input, or none.
+        sound: the features that are computed of samples, or none.
+        scaling: of the input or its features, or none.
         pooling: what the head reads: "all" states, the "last" one, or their "mean" over time.
         head: affine maps and names of activations, in the order in which they act: "relu", "tanh", "sigmoid",
             "gelu", "softmax" and "log_softmax".
@@ -115,6 +125,7 @@ class Network:
     symbols: bool
     batch_first: bool
     embedding: Array | None = None
+    sound: Sound | None = None
     scaling: Scaling | None = None
     pooling: str = "all"
     head: tuple[Affine | str, ...] = ()
@@ -146,7 +157,9 @@ class Network:
 
     @property
     def input_size(self) -> int:
-        """Features of the input, or the number of symbols."""
+        """Features of the input, the number of symbols, or the channels of a sound."""
+        if self.sound is not None:
+            return self.sound.channels
         if self.scaling is not None:
             return len(self.scaling.mean)
         return int(self.first.weight.shape[1] if self.embedding is None else self.embedding.shape[0])
@@ -161,7 +174,7 @@ class Network:
         if self.pooling == "mean":
             sizes["mean"] = self.states_size
         if self.scaling is not None and self.scaling.change is not None:
-            sizes["before"] = self.input_size
+            sizes["before"] = len(self.scaling.mean)
         return {**sizes, "count": 1} if sizes else {}
 
     @property

@@ -38,6 +38,11 @@ def onnx(
     folder = Path(folder)
     with new_folder(folder) as unfinished:
         notes = [f"opset {OPSET}"]
+        if network.sound is not None:
+            features = network.sound.features
+            notes.append(
+                f"step: takes a window of {features.window} samples, one every {features.hop}; sequence: samples"
+            )
         if network.is_bidirectional:
             notes.append(f"no step: {NO_STREAM}")
         else:

@@ -8,6 +8,7 @@ import kru
 from kru.export.network import Affine, Network
 from kru.export.onnx_cells import Cell
 from kru.export.onnx_graph import FLOAT, INT64, OPSET, Dims, Graph
+from kru.export.onnx_sound import sound_features, sound_windows
 
 __all__ = ["OPSET", "sequence_model", "step_model"]
 
@@ -25,12 +26,15 @@ def step_model(network: Network, name: str) -> bytes:
         *(f"{state}_next" for state in network.carried),
     )
     carried: dict[str, Dims] = {state: ("batch", size) for state, size in network.carried.items()}
-    earlier = "input"
+    x = "input"
+    if network.sound is not None:
+        x = sound_features(graph, network.sound, graph.op("Transpose", "by_channel", x, perm=[0, 2, 1]))
+    earlier = x
     if "before" in carried:
         begun = graph.op("Greater", "begun", "count", graph.constant("none", np.array(0, dtype=np.float32)))
-        earlier = graph.op("Where", "earlier", begun, "before", "input")
-        graph.name("input", "before_next")
-    x, symbols = _embed(graph, network, "input", earlier)
+        earlier = graph.op("Where", "earlier", begun, "before", x)
+        graph.name(x, "before_next")
+    x, symbols = _embed(graph, network, x, earlier)
     after: list[list[str]] = []
     for index, [recurrence] in enumerate(network.layers):
         graph.scope = f"layer_{index}/"
@@ -55,7 +59,7 @@ def step_model(network: Network, name: str) -> bytes:
         network,
         f"{name}_step",
         "one time step",
-        {"input": _dims(network, "batch"), **{state: states for state in names}, **carried},
+        {"input": _dims(network, "batch", window=True), **{state: states for state in names}, **carried},
         {
             "output": ("batch", network.output_size),
             **{f"{state}_next": states for state in names},
@@ -72,6 +76,8 @@ def sequence_model(network: Network, name: str) -> bytes:
     x, symbols = "input", network.symbols
     if network.batch_first:
         x = graph.op("Transpose", "by_time", x, perm=[1, 0] if symbols else [1, 0, 2])
+    if network.sound is not None:
+        x = sound_features(graph, network.sound, sound_windows(graph, network.sound, x))
     earlier = x
     if network.scaling is not None and network.scaling.change is not None:
         first = graph.op("Slice", "first", x, graph.ints(0), graph.ints(1))
@@ -202,7 +208,9 @@ def _stack_states(graph: Graph, states: Sequence[Sequence[str]], names: Sequence
         graph.name(graph.op("Concat", f"{name}_rows", *stacked, axis=0), name)
 
 
-def _dims(network: Network, *leading: str) -> Dims:
+def _dims(network: Network, *leading: str, window: bool = False) -> Dims:
+    if network.sound is not None and window:
+        return (*leading, network.sound.features.window, network.sound.channels)
     return leading if network.symbols else (*leading, network.input_size)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kru.export.network import Affine, Network, Scaling
+from kru.export.network import Affine, Network, Scaling, Sound
 from kru.export.recurrences import as_array, is_recurrent, recurrences
 from kru.export.torch_modules import Sequence
 from kru.export.tracing import Parts, parts_of
+from kru.sound import SoundFeatures
 
 Numbers = Values[float] | np.ndarray[Any, Any] | Tensor
 
@@ -24,6 +25,7 @@ class Around(TypedDict, total=False):
     symbols: bool
     embedding: nn.Embedding | None
     output: nn.Linear | None
+    sound: SoundFeatures | None
     scaling: tuple[Numbers, Numbers] | None
     differences: Numbers | None
     mask: bool
@@ -43,6 +45,7 @@ class Exportable:
         origin: where the model comes from, for people; the name of its class if empty.
         symbols: whether a module without an embedding takes integers.
         embedding, output: the maps around a module that is only a layer.
+        sound: features that are computed of samples; x below are then the features of each channel in turn.
         scaling: (mean, scale), D numbers each: the module sees (x - mean) / scale.
         differences: D numbers: beside the D scaled values the module sees the D changes of x since the step before,
             divided by these; 0 at the first step. Requires `scaling`.
@@ -61,6 +64,7 @@ class Exportable:
     symbols: bool = False
     embedding: nn.Embedding | None = None
     output: nn.Linear | None = None
+    sound: SoundFeatures | None = None
     scaling: tuple[Numbers, Numbers] | None = None
     differences: Numbers | None = None
     mask: bool = False
@@ -120,6 +124,8 @@ def network_from(source: Source, around: Around | None = None) -> Network:
 
 def _with_surroundings(network: Network, source: Exportable) -> Network:
     outputs, head = network.output_size, network.head
+    if source.sound is not None and network.symbols:
+        raise ValueError("sound: expected none for a model of symbols")
     if source.scaling is not None:
         if network.symbols:
             raise ValueError("scaling: expected none for a model of symbols")
@@ -136,6 +142,8 @@ def _with_surroundings(network: Network, source: Exportable) -> Network:
         network = replace(network, scaling=Scaling(mean, scale, change, source.mask))
     elif source.differences is not None or source.mask:
         raise ValueError("scaling: expected (mean, scale) where there are differences or a mask, got none")
+    if source.sound is not None:
+        network = replace(network, sound=_sound(source.sound, network))
     if source.target_scaling is not None:
         mean, scale = _scaling("target_scaling", source.target_scaling, outputs)
         head = (*head, Affine(np.diag(scale), mean))
@@ -156,6 +164,20 @@ def _with_surroundings(network: Network, source: Exportable) -> Network:
             f"vocabulary: expected at most {network.input_size} symbols of a model that takes symbols"
         )
     return replace(network, head=head, labels=labels, vocabulary=vocabulary)
+
+
+def _sound(features: SoundFeatures, network: Network) -> Sound:
+    if not isinstance(features, SoundFeatures):
+        raise TypeError(f"sound: expected kru.sound.SoundFeatures, got {type(features).__name__}")
+    if network.scaling is not None and network.scaling.mask:
+        raise ValueError("sound: expected mask=False, got True: features have no missing values")
+    channels, rest = divmod(network.input_size, features.size)
+    if rest:
+        raise ValueError(
+            f"sound: expected a module that reads {features.size} features for each channel, got one that reads "
+            f"{network.input_size} values"
+        )
+    return Sound(features, channels)
 
 
 def _scaling(name: str, pair: Any, size: int) -> tuple[Any, Any]:

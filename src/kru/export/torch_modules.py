@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
-from kru.export.network import Affine, Array, Network, Recurrence, merge_small_factors
+from kru.export.network import Affine, Array, Network, Recurrence, Sound, merge_small_factors
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.reference import input_part, scan_reference
 
@@ -85,6 +85,42 @@ class Direction(nn.Module):
         return torch.stack(steps[::-1] if self.reverse else steps), last
 
 
+class SoundMaps(nn.Module):
+    """The features of samples, by the formulas of `kru.sound.SoundFeatures`, in float32."""
+
+    taper: Tensor
+    filters: Tensor
+    cepstra: Tensor
+
+    def __init__(self, sound: Sound) -> None:
+        super().__init__()
+        self.features = sound.features
+        for name, table in (
+            ("taper", sound.features.taper),
+            ("filters", sound.features.mel_filters.T),
+            ("cepstra", sound.features.cepstra.T),
+        ):
+            self.register_buffer(name, torch.tensor(np.ascontiguousarray(table, dtype=np.float32)))
+
+    def frames(self, x: Tensor) -> Tensor:
+        """The windows (frames, B, C, W) of samples (n, B, C)."""
+        features = self.features
+        count = (x.shape[0] - features.window) // features.hop + 1
+        starts = features.hop * torch.arange(count, device=x.device)
+        return x[starts[:, None] + torch.arange(features.window, device=x.device)].permute(0, 2, 3, 1)
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """The features (..., C * D) of windows (..., C, W), those of each channel in turn."""
+        features = self.features
+        before = torch.cat([windows[..., :1], windows[..., :-1]], dim=-1)
+        z = torch.fft.rfft((windows - features.preemphasis * before) * self.taper, features.fft)
+        mel: Tensor = ((z.real**2 + z.imag**2) @ self.filters).clamp(min=features.floor).log()
+        if features.kind == "mfcc":
+            energy = (windows**2).sum(-1, keepdim=True).clamp(min=features.floor).log()
+            mel = torch.cat([mel @ self.cepstra, energy], dim=-1)
+        return mel.flatten(-2)
+
+
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "tanh": torch.tanh,
@@ -106,6 +142,7 @@ class _Maps(nn.Module):
         self.has_labels, self.threshold = bool(network.labels), network.threshold
         self.single = network.output_size == 1
         scaling = network.scaling
+        self.sound = None if network.sound is None else SoundMaps(network.sound)
         self._keep("embedding", network.embedding)
         self._keep("mean", None if scaling is None else scaling.mean)
         self._keep("scale", None if scaling is None else scaling.scale)
@@ -154,6 +191,8 @@ class _Maps(nn.Module):
 class Step(_Maps):
     """One time step: input (B, D) or symbols (B,), and states (layers, B, S), to output and new states.
 
+    For a network with features of sounds the input is one window of samples, (B, W, C).
+
     There are more states where `Network.carried` has them, in its order: `mean` (B, S), the mean of the states so far,
     `before` (B, D), the input of the step before, and `count` (B, 1), the steps so far.
     """
@@ -161,11 +200,12 @@ class Step(_Maps):
     def forward(self, input: Tensor, h: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         before = (h, *others)[: 1 + len(others) - len(self.carried)]
         carried = dict(zip(self.carried, others[len(before) - 1 :], strict=True))
-        earlier = input
+        x = input if self.sound is None else self.sound(input.transpose(-1, -2))
+        earlier = x
         if "before" in carried:
-            earlier = torch.where(carried["count"] > 0, carried["before"], input)
-            carried["before"] = input.clone()
-        x = self.embed(input, earlier)
+            earlier = torch.where(carried["count"] > 0, carried["before"], x)
+            carried["before"] = x.clone()
+        x = self.embed(x, earlier)
         after = []
         for index, [direction] in enumerate(self.layers):
             after.append(direction.advance(direction.inputs(x), tuple(state[index] for state in before)))
@@ -182,10 +222,15 @@ class Step(_Maps):
 
 
 class Sequence(_Maps):
-    """Whole sequences from their first step: input (T, B, D) or symbols (T, B) to outputs and the last states."""
+    """Whole sequences from their first step: input (T, B, D) or symbols (T, B) to outputs and the last states.
+
+    For a network with features of sounds the input is samples, (n, B, C).
+    """
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:
         x = input.transpose(0, 1) if self.batch_first else input
+        if self.sound is not None:
+            x = self.sound(self.sound.frames(x))
         before = x
         if isinstance(self.change, Tensor):
             # By index: slices would not be traced for every number of steps.

@@ -48,7 +48,7 @@ def program(
     network = network_from(model, around)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
-        notes = []
+        notes = _about_sound(network)
         if network.is_bidirectional:
             notes.append(f"no step: {NO_STREAM}")
         else:
@@ -61,6 +61,16 @@ def program(
     return Export(tuple(folder / file for file in files), tuple(notes))
 
 
+def _about_sound(network: Network) -> list[str]:
+    if network.sound is None:
+        return []
+    features = network.sound.features
+    return [
+        f"step: takes a window of {features.window} samples, one every {features.hop}; sequence: samples, at least "
+        f"{features.window + features.hop}"
+    ]
+
+
 def _step(network: Network) -> torch.export.ExportedProgram:
     batch = Dim("batch", min=1)
     rows = len(network.layers), BATCH, network.first.state_size
@@ -71,12 +81,18 @@ def _step(network: Network) -> torch.export.ExportedProgram:
     shapes: dict[str, Any] = {"input": {0: batch}, "h": h_shape}
     if rest:
         shapes["others"] = tuple(shape for shape, _ in rest)
-    return _export(Step(network), (_example(network, BATCH), h, *(state for _, state in rest)), shapes)
+    leading = (BATCH,) if network.sound is None else (BATCH, network.sound.features.window)
+    return _export(Step(network), (_example(network, *leading), h, *(state for _, state in rest)), shapes)
 
 
 def _sequence(network: Network) -> torch.export.ExportedProgram:
-    batch, steps = Dim("batch", min=1), Dim("steps", min=1)
-    leading = (BATCH, STEPS) if network.batch_first else (STEPS, BATCH)
+    least, more = 1, STEPS - 1
+    if network.sound is not None:
+        # The tracer takes a dimension of one for a constant: there have to be two windows.
+        features = network.sound.features
+        least, more = features.window + features.hop, (STEPS - 2) * features.hop
+    batch, steps = Dim("batch", min=1), Dim("steps", min=least)
+    leading = (BATCH, least + more) if network.batch_first else (least + more, BATCH)
     dims = (batch, steps) if network.batch_first else (steps, batch)
     shapes = {"input": dict(enumerate(dims))}
     return _export(Sequence(network), (_example(network, *leading),), shapes)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 KINDS = ("mfcc", "log-mel")
+BLOCK = 1024
+"""Windows that are transformed at once: a long recording takes no more memory than a short one."""
 LONGEST_WINDOW = 8192
 """Samples: more than 40 ms at 192 kHz. A window and its spectrum are in the memory of an exported program."""
 
@@ -65,8 +67,8 @@ class SoundFeatures:
                 raise ValueError(f"{name}: expected a positive integer, got {value!r}")
         if self.kind not in KINDS:
             raise ValueError(f"features: expected one of {', '.join(KINDS)}, got {self.kind!r}")
-        if not 2 <= self.window <= LONGEST_WINDOW:
-            raise ValueError(f"window: expected 2 to {LONGEST_WINDOW} samples, got {self.window}")
+        if not 4 <= self.window <= LONGEST_WINDOW:
+            raise ValueError(f"window: expected 4 to {LONGEST_WINDOW} samples, got {self.window}")
         if self.hop > self.window:
             raise ValueError(f"hop: expected at most the window, {self.window} samples, got {self.hop}")
         if self.filters > self.fft // 2:
@@ -107,8 +109,12 @@ class SoundFeatures:
     def transform(self, samples: NDArray[Any]) -> Array:
         """The features of samples (n,), (frames, D)."""
         frames = self.frame_count(len(samples))
-        places = self.hop * np.arange(frames)[:, None] + np.arange(self.window)
-        return self.of_windows(samples.astype(np.float64)[places])
+        result = np.empty((frames, self.size))
+        for first in range(0, frames, BLOCK):
+            starts = self.hop * np.arange(first, min(frames, first + BLOCK))[:, None]
+            windows = samples[starts + np.arange(self.window)].astype(np.float64)
+            result[first : first + BLOCK] = self.of_windows(windows)
+        return result
 
     def of_windows(self, windows: Array) -> Array:
         """The features of windows (..., W), (..., D)."""
@@ -143,6 +149,33 @@ class SoundFeatures:
         centres = spacing * np.arange(1, self.filters + 1)[:, None]
         triangles: Array = np.maximum(0, 1 - np.abs(mel - centres) / spacing)
         return triangles
+
+    @cached_property
+    def _positions(self) -> Array:
+        """Where bins 1 ... M / 2 - 1 lie on the mel scale, in distances of two filters; filter j is at j.
+
+        The bins at both ends, at 0 and J + 1, are in no filter.
+        """
+        bins = np.arange(1, self.fft // 2) * (self.rate / self.fft)
+        positions: Array = (self.filters + 1) * np.log1p(bins / 700) / np.log1p(self.rate / 1400)
+        return positions
+
+    @property
+    def mel_parts(self) -> Array:
+        """For bins 1 ... M / 2 - 1 the share of the filter above; the filter below has the rest.
+
+        The same triangles as `mel_filters`, for a program that adds each bin to its two filters.
+        """
+        parts: Array = self._positions % 1
+        return parts
+
+    @property
+    def mel_starts(self) -> NDArray[np.int64]:
+        """(J + 2,): the first bin above the centre of filter j = 0 ... J + 1, where 0 and J + 1 are the ends."""
+        starts: NDArray[np.int64] = 1 + np.searchsorted(
+            np.floor(self._positions), np.arange(self.filters + 2)
+        )
+        return starts
 
     @cached_property
     def cepstra(self) -> Array:
