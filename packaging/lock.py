@@ -4,7 +4,7 @@ python packaging/lock.py
 
 Left out are torch and the GPU libraries that some of its builds bring: which build is taken (for the CPU, CUDA or
 ROCm; from PyPI or from a folder that pip is configured with) is the machine's choice, and each has other files. torch's
-version is in constraints.txt.
+version is in constraints.txt. Triton is in the lock of the tests alone.
 """
 
 import re
@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 LOCKS = {"demo": [], "test": ["--extra", "dev"], "wheels": []}
 BUILD = ["scikit-build-core", "cmake", "ninja"]
 """What builds the kernels; the set-up commands build without isolation, so that these are locked too."""
-NOT_LOCKED = re.compile(r"(torch|triton|nvidia-|cuda-)")
+NOT_LOCKED = re.compile(r"(torch|nvidia-|cuda-)")
+FOR_TESTS = re.compile(r"triton")
+"""Users get it with torch's GPU builds; the tests check the GPU kernels with it, without a GPU."""
 
 
 def main() -> int:
@@ -53,6 +55,8 @@ def main() -> int:
             raise RuntimeError(done.stderr)
         entries = re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE)
         kept = [entry for entry in entries if entry.strip() and not NOT_LOCKED.match(entry)]
+        if name != "test":
+            kept = [entry for entry in kept if not FOR_TESTS.match(entry)]
         path = ROOT / "locks" / f"{name}.txt"
         path.write_text("# Written by `make lock`.\n" + "".join(kept))
         print(f"{path.relative_to(ROOT)}: {len(kept)} packages")

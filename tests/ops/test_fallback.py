@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from kru.ops.kron.merged import LARGEST, SMALL, grouping
 from kru.ops.scan.arguments import ScanArguments
-from kru.ops.scan.fallback import LARGEST, SMALL, grouping, scan_fallback
+from kru.ops.scan.fallback import scan_fallback
 
 from .scan_cases import (
     CELLS,

@@ -1,4 +1,4 @@
-"""How an operator is registered with torch: its schema, its CPU kernel, its shapes for tracing, its gradient."""
+"""How an operator is registered with torch: schema, CPU and GPU kernels, shapes for tracing, gradient."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,12 +17,16 @@ def register(
     fake: Callable[..., Any],
     backward: Callable[..., Any] | None = None,
     setup_context: Callable[..., Any] | None = None,
+    *,
+    gpu: Callable[..., Any] | None = None,
 ) -> None:
     """Register ``kru::name`` for a schema ``name(...) -> ...``."""
     name = schema.partition("(")[0]
     _library.define(schema)
     names = tuple(argument.name for argument in torch._C.parse_schema(schema).arguments)
     _library.impl(name, _guarded(cpu, names), "CPU")
+    if gpu is not None:
+        _library.impl(name, _guarded(gpu, names), "CUDA")  # ROCm's tensors count as CUDA's
     torch.library.register_fake(f"kru::{name}", fake, lib=_library)
     if backward is not None:
         torch.library.register_autograd(f"kru::{name}", backward, setup_context=setup_context, lib=_library)

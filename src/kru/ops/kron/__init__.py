@@ -1,11 +1,11 @@
-"""The product with a Kronecker matrix: arguments checked here, computed by the native kernels or the reference."""
+"""The product with a Kronecker matrix: arguments checked here, computed by kernels or the reference."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 from kru.ops.kron.checks import check_kron_arguments
 from kru.ops.kron.native import direct_product
 from kru.ops.kron.reference import kron_matmul_reference
@@ -23,7 +23,8 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     Returns:
         shape (..., N) with N = P_0 ... P_{F-1}. Differentiable with respect to x and every factor.
 
-    float32, float64, complex64 and complex128 on the CPU run on the native kernels, all else on PyTorch operations.
+    float32, float64, complex64 and complex128 on the CPU run on the native kernels, float32 and complex64 on a GPU on
+    kernels in Triton, all else on PyTorch operations.
 
     >>> import torch, kru
     >>> a, b = torch.randn(2, 2), torch.randn(3, 5)
@@ -38,8 +39,8 @@ def kron_matmul(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     if (direct := direct_product(x, factors)) is not None:
         return direct
     check_kron_arguments(x, factors)
-    plain = bindings.library is None or not x.is_cpu or x.dtype not in bindings.DTYPES
-    if plain or (not torch.compiler.is_compiling() and bindings.transforming()):
+    native = bindings.library is not None and x.is_cpu and x.dtype in bindings.DTYPES
+    if not (native or gpu.runs(x)) or (not torch.compiler.is_compiling() and bindings.transforming()):
         if not torch.compiler.is_compiling():
             bindings.check_storage("x", x)
             bindings.check_storage("factors", factors)

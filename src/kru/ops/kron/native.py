@@ -1,4 +1,4 @@
-"""The Kronecker product on the native kernels, registered with torch: operator, shapes for tracing, gradient."""
+"""The Kronecker product registered with torch: operator, native kernels for the CPU, shapes for tracing, gradient."""
 
 import ctypes
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 from kru.ops.kron.checks import check_kron_arguments
 from kru.ops.kron.reference import kron_matmul_reference
 from kru.ops.registration import register
@@ -23,6 +23,7 @@ def direct_product(x: Tensor, factors: Sequence[Tensor]) -> Tensor | None:
     if (
         torch.compiler.is_compiling()
         or bindings.library is None
+        or gpu.ON_CPU
         or type(x) is not Tensor
         or (kind := bindings.DTYPES.get(x.dtype)) is None
         or not x.is_cpu
@@ -138,6 +139,8 @@ def _call(x: Tensor, factors: Sequence[Tensor]) -> tuple[bindings.KronCall, bind
 
 
 def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
+    if gpu.ON_CPU and gpu.runs(x):
+        return _gpu_forward_op(x, factors)
     call, shapes, kept = _call(x, factors)
     y = bindings.empty((*x.shape[:-1], shapes.rows), x)
     call.y = y.data_ptr()
@@ -149,10 +152,10 @@ def _forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
 
 def _backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:
     """The wanted gradients, of x first and then of each factor; those not wanted are empty."""
+    if gpu.ON_CPU and gpu.runs(x):
+        return _gpu_backward_op(dy, x, factors, wants)
     call, shapes, kept = _call(x, factors)
-    bindings.check_same("dy", dy, (*x.shape[:-1], shapes.rows), x)
-    if len(wants) != 1 + len(factors):
-        raise ValueError(f"wants: expected {1 + len(factors)} flags, for x and each factor, got {len(wants)}")
+    _check_backward(dy, x, factors, wants)
     dy = bindings.dense(dy)
     out = [bindings.empty(t.shape if want else (0,), t) for t, want in zip([x, *factors], wants, strict=True)]
     gradients = shapes.pointers(
@@ -165,6 +168,30 @@ def _backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]
     bindings.check_status(bindings.library.kru_kron_backward(call))
     del kept
     return out
+
+
+def _check_backward(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> None:
+    rows = prod(factor.shape[-2] for factor in factors)
+    bindings.check_same("dy", dy, (*x.shape[:-1], rows), x)
+    if len(wants) != 1 + len(factors):
+        raise ValueError(f"wants: expected {1 + len(factors)} flags, for x and each factor, got {len(wants)}")
+
+
+def _gpu_forward_op(x: Tensor, factors: list[Tensor]) -> Tensor:
+    check_kron_arguments(x, factors)
+    gpu.check(x)
+    from kru.ops.kron import triton
+
+    return triton.forward(x, factors)
+
+
+def _gpu_backward_op(dy: Tensor, x: Tensor, factors: list[Tensor], wants: list[bool]) -> list[Tensor]:
+    check_kron_arguments(x, factors)
+    gpu.check(x)
+    _check_backward(dy, x, factors, wants)
+    from kru.ops.kron import triton
+
+    return triton.backward(dy, x, factors, wants)
 
 
 def _forward_fake(x: Tensor, factors: list[Tensor]) -> Tensor:
@@ -201,10 +228,16 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, list[Tensor | None]]
 
 
 register(
-    "kron_matmul(Tensor x, Tensor[] factors) -> Tensor", _forward_op, _forward_fake, _backward, _setup_context
+    "kron_matmul(Tensor x, Tensor[] factors) -> Tensor",
+    _forward_op,
+    _forward_fake,
+    _backward,
+    _setup_context,
+    gpu=_gpu_forward_op,
 )
 register(
     "kron_matmul_backward(Tensor dy, Tensor x, Tensor[] factors, bool[] wants) -> Tensor[]",
     _backward_op,
     _backward_fake,
+    gpu=_gpu_backward_op,
 )

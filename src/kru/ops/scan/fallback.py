@@ -5,21 +5,15 @@ out once, before the first step, into one or two matrices, and a step takes as m
 gates and terms of a sum at once. Everything else is as in the reference.
 """
 
-from collections.abc import Sequence
 from functools import reduce
-from math import prod
 
 import torch
 from torch import Tensor
 
+from kru.ops.kron.merged import grouping
 from kru.ops.kron.reference import kron
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.reference import Product, recurrent_product, run_steps
-
-LARGEST = 64
-"""Factors are merged into one matrix, or into two, while these have up to about this many rows."""
-SMALL = 32
-"""Factors for which two matrices would be too large are merged into several of up to this many rows."""
 
 
 def scan_fallback(arguments: ScanArguments) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -41,35 +35,6 @@ def merged_product(arguments: ScanArguments) -> Product:
         return _two_matrices(*merged)
     before = factors[0].shape[:-2]
     return recurrent_product(arguments, [factor.reshape(*before, *factor.shape[-2:]) for factor in merged])
-
-
-def grouping(shapes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Which neighbouring factors are merged: the first of each group and the one after its last.
-
-    One matrix, or else two with the least work, unless they are larger than `LARGEST` and take more than twice the
-    work of the factors one by one; else as many as it takes with up to `SMALL` rows and columns.
-
-    >>> grouping([(2, 2)] * 5), grouping([(2, 2)] * 9), grouping([(2, 2)] * 16)
-    ([(0, 5)], [(0, 4), (4, 9)], [(0, 5), (5, 10), (10, 15), (15, 16)])
-    """
-    count = len(shapes)
-
-    def side(first: int, end: int) -> int:
-        return max(prod(shape[axis] for shape in shapes[first:end]) for axis in (0, 1))
-
-    if count == 1 or side(0, count) <= LARGEST:
-        return [(0, count)]
-    work, middle = min((side(0, middle) + side(middle, count), middle) for middle in range(1, count))
-    if work <= max(2 * LARGEST, 2 * sum(max(shape) for shape in shapes)):
-        return [(0, middle), (middle, count)]
-    groups = [(0, 1)]
-    for f in range(1, count):
-        first, _ = groups[-1]
-        if side(first, f + 1) <= SMALL:
-            groups[-1] = (first, f + 1)
-        else:
-            groups.append((f, f + 1))
-    return groups
 
 
 def _kron(a: Tensor, b: Tensor) -> Tensor:
