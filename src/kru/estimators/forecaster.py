@@ -1,5 +1,6 @@
 """Forecasting of series."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -8,14 +9,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kru.estimators.base import SequenceEstimator
-from kru.estimators.linear import choose, features, ridge
+from kru.estimators.linear import candidates, features, ridge
 from kru.estimators.scaling import Scaling
 from kru.estimators.task import Regression
 from kru.estimators.windows import Level, Values, Windows, column, cut, read_exogenous, read_series
 from kru.export.source import Exportable
 
 TREND = 0.2
-"""relative="auto": a series whose steps are below this part of its deviation is taken to have a trend."""
+"""relative="auto" without a linear part: a series whose steps are below this part of its deviation has a trend."""
 
 
 class Interval(NamedTuple):
@@ -28,17 +29,17 @@ class Interval(NamedTuple):
 class KRUForecaster(SequenceEstimator):
     """Forecasts series: a linear autoregression, and a recurrent network that learns what it leaves.
 
-    The end of every series is first held out: there the lags and the ridge penalty of the
-    linear part and the weight of the network are chosen, and
-    the errors of each step ahead are kept, from which prediction intervals are made (split conformal prediction).
-    Then both parts are fitted to everything.
+    The end of every series is first held out. There the lags and the ridge penalty of the linear part, what values are
+    relative to, and the weight of the network are chosen, and the errors of each step ahead are kept, from which
+    prediction intervals are made (split conformal prediction). Then both parts are fitted to everything.
 
     Args:
         horizon: how many steps to forecast.
         strategy: "recursive": a model of one step, applied to its own forecasts. "direct": one output for each step of
             the horizon.
         context: past values that are read; None for a quarter of the shortest series, at most 64.
-        relative: whether values are read relative to the last one, for series with a trend; "auto" decides.
+        relative: whether values are read relative to the last one, for series with a trend; "auto" decides by the
+            errors of the linear part on what is held out.
         linear: whether there is a linear part.
         calibration_fraction: the part of each series that is first held out.
         kind, units, factors, max_parameters, layers, dropout: the network, see `KRUClassifier`.
@@ -133,7 +134,6 @@ class KRUForecaster(SequenceEstimator):
             raise ValueError(
                 f"calibration_fraction: expected above 0 and below 1, got {self.calibration_fraction!r}"
             )
-        self.relative_ = self._is_relative(series)
         ends = [len(values) - max(1, int(self.calibration_fraction * len(values))) for values in series]
         self.horizon_ = self.horizon
         self._choose(series, exogenous, ends)
@@ -181,11 +181,14 @@ class KRUForecaster(SequenceEstimator):
     def _ahead(self) -> int:
         return self.horizon_ if self.strategy == "direct" else 1
 
-    def _is_relative(self, series: list[Values]) -> bool:
+    def _relatives(self, series: list[Values]) -> tuple[bool, ...]:
+        """What `relative` leaves to choose from."""
         if self.relative != "auto":
-            return bool(self.relative)
+            return (bool(self.relative),)
+        if self.linear:
+            return (False, True)
         ratios = [np.diff(values).std() / max(values.std(), 1e-300) for values in series]
-        return bool(np.median(ratios) < TREND)
+        return (bool(np.median(ratios) < TREND),)
 
     def _scaled_exogenous(self, X: Any, series: list[Values]) -> list[Values] | None:
         self.exogenous_scaling_ = None
@@ -201,30 +204,56 @@ class KRUForecaster(SequenceEstimator):
         return [self.exogenous_scaling_.standardise(array.T).T for array in arrays]
 
     def _choose(self, series: list[Values], exogenous: list[Values] | None, ends: list[int]) -> None:
-        """Ridge strength, blend and residuals, with what comes after the ends held out."""
-        levels = [
-            Level.of(values[:end], relative=self.relative_) for values, end in zip(series, ends, strict=True)
-        ]
+        """Everything that is decided by what comes after the ends, and the errors there."""
+        self.lags_, self.strength_, self.blend_ = 0, 0.0, 1.0
         before = [values[:end] for values, end in zip(series, ends, strict=True)]
+        relatives = self._relatives(series)
+        self.relative_ = relatives[0]
+        if self.linear:
+            found = []
+            for relative in relatives:
+                found += self._linear_errors(series, exogenous, ends, relative)
+            _, self.relative_, self.lags_, self.strength_ = min(found)
+        levels = [Level.of(values, relative=self.relative_) for values in before]
         windows = cut(before, exogenous, levels, self.context_, self._ahead)
-        after = self._later(series, exogenous, levels, ends, self._ahead)
-        self.lags_, self.strength_ = 0, 0.0
-        if self.linear:
-            self.lags_, self.strength_ = choose(
-                windows.inputs,
-                windows.targets.astype(np.float64),
-                after.inputs,
-                after.targets.astype(np.float64),
-            )
         self._train(windows)
-        self.blend_ = 1.0
         if self.linear:
+            after = self._later(series, exogenous, levels, ends, self._ahead)
             network = self._network(after.inputs)
             left = after.targets - features(after.inputs, self.lags_) @ self.linear_
             self.blend_ = float(np.clip((network * left).sum() / max((network**2).sum(), 1e-300), 0, 1))
         whole = self._later(series, exogenous, levels, ends, self.horizon_)
-        forecasts = self._ahead_of(whole.inputs)
+        forecasts = self._ahead_of(whole.inputs, self._once, self.relative_)
         self.residuals_ = whole.targets - forecasts
+
+    def _linear_errors(
+        self, series: list[Values], exogenous: list[Values] | None, ends: list[int], relative: bool
+    ) -> list[tuple[float, bool, int, float]]:
+        """How well each number of lags and each ridge strength forecast the whole horizon after the ends.
+
+        The measure is the mean over the horizon of the logarithm of the mean square error, in the series' own units:
+        every step ahead counts alike, however large its errors are.
+        """
+        before = [values[:end] for values, end in zip(series, ends, strict=True)]
+        levels = [Level.of(values, relative=relative) for values in before]
+        windows = cut(before, exogenous, levels, self.context_, self._ahead)
+        targets = windows.targets.astype(np.float64)
+        whole = self._later(series, exogenous, levels, ends, self.horizon_)
+        # Of several series, those with large values do not drown the others.
+        units = whole.scales / np.array([max(values.std(), 1e-300) for values in before])[whole.series]
+        errors = []
+        for lags, strength in candidates(self.context_):
+            weights = ridge(features(windows.inputs, lags), targets, strength)
+
+            def once(inputs: NDArray[np.float32], lags: int = lags, weights: Values = weights) -> Values:
+                return features(inputs, lags) @ weights
+
+            # A regression that explodes over a long horizon has an infinite error.
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = (whole.targets - self._ahead_of(whole.inputs, once, relative)) * units[:, None]
+                square = np.nan_to_num((error**2).mean(0), nan=np.inf, posinf=np.inf)
+            errors.append((float(np.log(np.maximum(square, 1e-300)).mean()), relative, lags, strength))
+        return errors
 
     def _later(
         self,
@@ -285,10 +314,16 @@ class KRUForecaster(SequenceEstimator):
             values = values + features(inputs, self.lags_) @ self.linear_
         return values
 
-    def _ahead_of(self, inputs: NDArray[np.float32]) -> Values:
-        """Standardised forecasts for windows that `cut` made for the whole horizon, (N, horizon)."""
+    def _ahead_of(
+        self, inputs: NDArray[np.float32], once: Callable[[NDArray[np.float32]], Values], relative: bool
+    ) -> Values:
+        """Standardised forecasts for windows that `cut` made for the whole horizon, (N, horizon).
+
+        Args:
+            once: the model, of one step or, with strategy="direct", of the horizon.
+        """
         if self.strategy == "direct":
-            return self._once(inputs)
+            return once(inputs)
         channels = (inputs.shape[2] - 1) // self.horizon_
         known = inputs[:, :, 1:].reshape(*inputs.shape[:2], self.horizon_, channels)
         values = inputs[:, :, 0].astype(np.float64)
@@ -297,10 +332,10 @@ class KRUForecaster(SequenceEstimator):
         for step in range(self.horizon_):
             # Exogenous inputs of step h of the horizon, which every time of the window has h steps ahead.
             window = np.concatenate([values[:, :, None], known[:, :, step]], axis=2).astype(np.float32)
-            following = self._once(window)[:, 0]
+            following = once(window)[:, 0]
             forecasts.append(offset + following)
             values = np.concatenate([values[1:], following[None]])
-            if self.relative_:
+            if relative:
                 offset = offset + following
                 values = values - following
         return np.stack(forecasts, axis=1)
@@ -339,7 +374,7 @@ class KRUForecaster(SequenceEstimator):
                 x = self.exogenous_scaling_.standardise(arrays[index].T).T
             columns.append(column(window, x, len(values) - 1, level, self.horizon_))
             bases.append(level.base(window))
-        forecasts = self._ahead_of(np.stack(columns, axis=1).astype(np.float32))
+        forecasts = self._ahead_of(np.stack(columns, axis=1).astype(np.float32), self._once, self.relative_)
         scales = np.array([level.scale for level in levels])
         return forecasts * scales[:, None] + np.array(bases)[:, None], scales
 

@@ -26,15 +26,7 @@ def ridge(x: Values, y: Values, strength: float) -> Values:
     return weights
 
 
-def choose(
-    inputs: NDArray[np.floating], y: Values, held_inputs: NDArray[np.floating], held_y: Values
-) -> tuple[int, float]:
-    """The number of lags and the strength with the smallest error on what was held out."""
-
-    def error(lags: int, strength: float) -> float:
-        weights = ridge(features(inputs, lags), y, strength)
-        return float(((features(held_inputs, lags) @ weights - held_y) ** 2).mean())
-
-    context = len(inputs)
+def candidates(context: int) -> list[tuple[int, float]]:
+    """The numbers of lags and the strengths to choose from."""
     lags = [number for number in LAGS if number < context] + [context]
-    return min(((n, s) for n in lags for s in STRENGTHS), key=lambda pair: error(*pair))
+    return [(number, strength) for number in lags for strength in STRENGTHS]

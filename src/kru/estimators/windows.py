@@ -87,15 +87,14 @@ class Windows:
     Attributes:
         inputs: (context, N, 1 + F * C): the standardised value, and the exogenous ones of the F steps that follow.
         targets: (N, F), standardised.
-        bases, scales: (N,), to undo that.
-        times: (N,), the time of the last value of each window.
+        scales: (N,), the units of the targets.
+        series: (N,), the series that each window is from.
     """
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.float32]
-    bases: Values
     scales: Values
-    times: NDArray[np.int64]
+    series: NDArray[np.int64]
 
 
 def cut(
@@ -107,7 +106,7 @@ def cut(
 ) -> Windows:
     """All windows of `context` values that `ahead` further ones follow."""
     columns: list[NDArray[np.float64]] = []
-    targets, bases, scales, times = [], [], [], []
+    targets, scales, origins = [], [], []
     for index, (values, level) in enumerate(zip(series, levels, strict=True)):
         x = None if exogenous is None else exogenous[index]
         for last in range(context - 1, len(values) - ahead):
@@ -115,9 +114,8 @@ def cut(
             base = level.base(window)
             columns.append(column(window, x, last, level, ahead))
             targets.append((values[last + 1 : last + 1 + ahead] - base) / level.scale)
-            bases.append(base)
             scales.append(level.scale)
-            times.append(last)
+            origins.append(index)
     if not columns:
         raise ValueError(
             f"y: expected a series of at least {context + ahead} values, got at most {max(map(len, series))}"
@@ -125,9 +123,8 @@ def cut(
     return Windows(
         np.stack(columns, axis=1).astype(np.float32),
         np.array(targets, dtype=np.float32),
-        np.array(bases),
         np.array(scales),
-        np.array(times, dtype=np.int64),
+        np.array(origins, dtype=np.int64),
     )
 
 
