@@ -200,7 +200,7 @@ def test_a_prolonged_run_killed_before_any_of_its_writes_ends_with_its_own_resul
         assert main([*longer, folder, "--results", str(recorded)]) == 0
         assert "of 100)" in capsys.readouterr().out
         assert _expect_consistent(out) == 100
-        result = read_result(recorded / "tiny-seed3.json")
+        result = read_result(recorded / "copy/tiny-seed3.json")
         assert result["steps"] == 100
         assert result["made_from"]["budget"] == {"steps": 100, "epochs": 0, "minutes": 0}
         for path in (out / "weights.safetensors", recorded / "copy/tiny-seed3.safetensors"):
@@ -258,7 +258,7 @@ def test_a_run_cannot_be_shortened(first, second, message, tmp_path, capsys, one
     small = ["train", "timit-kru", "--quiet", "--model.hidden-size", "8", "--model.factors", "2", "4"]
     small += ["--batch-size", "1", "--data-dir", str(corpus), "--out", str(out), "--results", str(results)]
     assert main([*small, *first]) == 0
-    before = [_contents(folder) for folder in (out, results, results / "copy")]
+    before = [_contents(folder) for folder in (out, results, results / "timit")]
     capsys.readouterr()
     assert main([*small, *second]) == 2
     printed = capsys.readouterr()
@@ -266,7 +266,7 @@ def test_a_run_cannot_be_shortened(first, second, message, tmp_path, capsys, one
     assert message + "a run cannot be shortened: choose another --out" in printed.err
     assert printed.err.count("\n") == 1
     assert not printed.out
-    assert [_contents(folder) for folder in (out, results, results / "copy")] == before
+    assert [_contents(folder) for folder in (out, results, results / "timit")] == before
     # Its own budget is not smaller, though a budget in minutes is always exceeded by a part of a step.
     assert main([*small, *first]) == 0
     (out / "result.json").unlink()

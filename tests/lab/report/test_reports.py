@@ -201,7 +201,7 @@ def test_own_tasks_and_recipes_have_tables_and_figures(results, capsys):
     picture = (folder / "figures/own-parity-t-8.svg").read_text()
     assert all(f"<!-- {name} -->" in picture for name in ("parity", "parity-wide", "parity-mine"))
     # Where there are runs of both, the paper's tables come first; none of them is empty.
-    write_result(results / "short-seed1.json", runs[-1])
+    write_result(results / "tasks/short-seed1.json", runs[-1])
     assert main(["results", "--results", str(results)]) == 0
     shown = capsys.readouterr().out
     assert shown.index("JSB") < shown.index("Copy memory, T=30")
