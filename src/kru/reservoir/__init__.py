@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 from kru.reservoir.compose import Deep, Parallel
 from kru.reservoir.conjugate import fit_conjugate_gradients
-from kru.reservoir.normal import Linear, NormalEquations
+from kru.reservoir.equations import Linear
+from kru.reservoir.normal import NormalEquations
 from kru.reservoir.projection import KroneckerProjection
 from kru.reservoir.recursive import RecursiveLeastSquares
 from kru.reservoir.reservoir import Reservoir
 from kru.reservoir.ridge import fit_ridge
 from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
+from kru.reservoir.triangular import TriangularEquations
 
 if TYPE_CHECKING:
     from kru.reservoir.classifier import EchoStateClassifier
@@ -31,6 +33,7 @@ __all__ = [
     "RecursiveLeastSquares",
     "Reservoir",
     "Stepper",
+    "TriangularEquations",
     "fit_conjugate_gradients",
     "fit_ridge",
     "sweep",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from kru.reservoir.normal import Linear
+from kru.reservoir.equations import Linear
 from kru.reservoir.ridge import Rows
 
 

@@ -16,13 +16,13 @@ from kru.export import Exportable
 from kru.reservoir.checks import check_finite, check_size, check_strengths
 from kru.reservoir.compose import Deep
 from kru.reservoir.conjugate import fit_conjugate_gradients
-from kru.reservoir.normal import Linear
+from kru.reservoir.equations import Linear
 from kru.reservoir.projection import KroneckerProjection
 from kru.reservoir.reservoir import Reservoir
 from kru.reservoir.ridge import STRENGTHS, Rows, fit_ridge
 from kru.reservoir.sweep import chunk_steps, sweep
 
-SOLVERS = ("auto", "normal", "conjugate-gradients", "random-features")
+SOLVERS = ("auto", "normal", "qr", "conjugate-gradients", "random-features")
 NORMAL_LIMIT = 8192
 """With more features than this, "auto" takes random features of the state."""
 RANDOM_FEATURES = 2048
@@ -41,11 +41,13 @@ class EchoState(BaseEstimator):  # type: ignore[misc]
         spectral_radius, leak, input_scaling, input_connectivity, bias_scaling, factors, field, nonlinearity: of
             `Reservoir`. Inputs are standardised first.
         layers: reservoirs one above the other; the read-out sees all of them.
-        ridge: strength of the read-out's regularisation, or several to choose from; None for 1e-9 ... 1e2.
+        ridge: strength of the read-out's regularisation, or several to choose from; None for 1e-9 ... 1e2, with the
+            solver "qr" for 1e-15 ... 1e2.
         validation, folds: how a strength is chosen, see `fit_ridge`.
-        solver: "normal" (exact, S^2 memory), "conjugate-gradients" (no S^2, a pass over the data per iteration; with
-            several strengths it takes their geometric mean), "random-features" (a random projection of the state to
-            `n_features` values), or "auto": normal up to 8192 features.
+        solver: "normal" (normal equations, S^2 memory), "qr" (triangular factor: slower, and exact to more digits),
+            "conjugate-gradients" (no S^2, a pass over the data per iteration; with several strengths it takes their
+            geometric mean), "random-features" (a random projection of the state to `n_features` values), or "auto":
+            normal up to 8192 features, random features above; of a forecaster qr up to 2048 features.
         n_features: of "random-features".
         washout: steps at the start of each sequence that the read-out does not learn from, while the reservoir
             forgets its initial state. None for 100, or 0 where states are pooled over whole cases.
@@ -203,18 +205,26 @@ class EchoState(BaseEstimator):  # type: ignore[misc]
 
     def _solve(self, rows: Rows, outputs: int) -> None:
         """Fit the read-out to chunks of features and targets."""
-        ridge = STRENGTHS if self.ridge is None else self.ridge
-        strengths = check_strengths(ridge)
         if self.solver == "conjugate-gradients":
+            strengths = check_strengths(STRENGTHS if self.ridge is None else self.ridge)
             self.strength_ = float(np.exp(np.mean(np.log(np.maximum(strengths, 1e-300)))))
             self.errors_: dict[float, float] = {}
             self.linear_: Linear = fit_conjugate_gradients(rows, self.readout_size_, outputs, self.strength_)
         else:
-            fitted = fit_ridge(
-                rows, self.readout_size_, outputs, ridge, validation=self.validation, folds=self.folds
+            self.linear_, self.strength_, self.errors_ = fit_ridge(
+                rows,
+                self.readout_size_,
+                outputs,
+                self.ridge,
+                validation=self.validation,
+                folds=self.folds,
+                method="qr" if self._uses_qr() else "normal",
             )
-            self.linear_, self.strength_, self.errors_ = fitted
         check_finite("the read-out", self.linear_.weight)
+
+    def _uses_qr(self) -> bool:
+        """Whether the read-out is fitted by a triangular factor."""
+        return self.solver == "qr"
 
     def _washout(self, usual: int, cases: Cases) -> int:
         """The washout, which every case must be longer than."""

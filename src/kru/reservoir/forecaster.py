@@ -13,6 +13,9 @@ from kru.reservoir.echo_state import Array, EchoState
 from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
 
+QR_LIMIT = 2048
+"""Up to so many features "auto" fits by a triangular factor, whose decompositions then take seconds."""
+
 
 class EchoStateForecaster(EchoState):
     """Learns to predict the next value of one or several channels, and forecasts by feeding predictions back.
@@ -108,6 +111,11 @@ class EchoStateForecaster(EchoState):
     def stream(self) -> ForecasterStream:
         """One value after the other: `step(y)` takes the newest one and returns the forecast of the next."""
         return ForecasterStream(self)
+
+    def _uses_qr(self) -> bool:
+        # Errors of a free run grow exponentially, so every digit of the read-out makes it longer.
+        fine = self.readout_size_ <= QR_LIMIT and self.precision == "float64" and self.projection_ is None
+        return super()._uses_qr() or (self.solver == "auto" and fine)
 
     def _start(self, y: Any, known: Array | None) -> tuple[Any, Array]:
         """The reservoir's state before the last known value, and that value."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from kru.reservoir.checks import check_finite, check_share
-from kru.reservoir.normal import Linear
+from kru.reservoir.equations import Linear
 
 
 class RecursiveLeastSquares:

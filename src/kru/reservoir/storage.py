@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 
 from kru.reservoir.echo_state import EchoState
-from kru.reservoir.normal import Linear
+from kru.reservoir.equations import Linear
 from kru.training.checksum import checksum
 from kru.training.files import write_atomically
 
