@@ -216,11 +216,3 @@ def test_exported_to_onnx_it_predicts_the_same(kind: str, tmp_path: Path) -> Non
     session = onnxruntime.InferenceSession(tmp_path / "model" / "model_sequence.onnx")
     [found] = session.run(["output"], {"input": u[0, :, None, None].astype(np.float32)})
     np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-3)
-
-
-def test_what_cannot_be_exported_is_named(tmp_path: Path) -> None:
-    model = EchoStateRegressor(16, leak=0.5).fit(*narma(300))
-    with pytest.raises(ValueError, match="leak, input_to_readout: can export one reservoir without a leak"):
-        onnx(model, tmp_path / "model")
-    with pytest.raises(TypeError, match="leak: can export layers without a leak"):
-        onnx(model.reservoir_, tmp_path / "model")

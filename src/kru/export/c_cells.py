@@ -19,6 +19,7 @@ class Layer:
     bias: str | None
     recurrent_bias: str | None
     initial: str | None
+    leak: str | None
     symbols: bool
 
     @property
@@ -35,7 +36,13 @@ class Layer:
     @property
     def through_state(self) -> bool:
         """Whether the product may use the state itself as its second buffer: it is read for one product only."""
-        return self.recurrence.cell == "elman" and self.matrices.product.rank == 1
+        return self.recurrence.cell == "elman" and self.matrices.product.rank == 1 and self.leak is None
+
+    def kept(self, new: str, row: str = "i") -> str:
+        """The statement that gives a value of the state its new one."""
+        if self.leak is None:
+            return f"h[{row}] = {new};"
+        return f"h[{row}] += {self.leak}[{row}] * ({new} - h[{row}]);"
 
     def product(self, gate: int) -> str:
         """W h for the matrix of a gate."""
@@ -61,7 +68,7 @@ def add_layer(
         array = getattr(recurrence, name)
         return None if array is None else weights.vector(f"{name}_{index}", array)
 
-    vectors = vector("bias"), vector("recurrent_bias"), vector("initial")
+    vectors = vector("bias"), vector("recurrent_bias"), vector("initial"), vector("leak")
     weight = weights.matrix(f"input_{index}", recurrence.weight)
     return Layer(index, recurrence, matrices, weight, *vectors, symbols)
 
@@ -87,20 +94,20 @@ def _elman(layer: Layer, width: int) -> str:
         value = f"{'tanhf' if name == 'tanh' else name}(z[i] + {layer.gate(0)})"
         if name == "identity":
             value = f"z[i] + {layer.gate(0)}"
-        return f"{head}\n" + _loop(size, f"h[i] = {value};")
+        return f"{head}\n" + loop(size, layer.kept(value))
     if not layer.recurrence.is_complex:
-        return f"{head}\n" + _loop(
+        return f"{head}\n" + loop(
             units,
             f"const float z_i = z[i] + {layer.gate(0)};",
-            f"h[i] = z_i * modrelu(fabsf(z_i), {layer.bias}[i]);",
+            layer.kept(f"z_i * modrelu(fabsf(z_i), {layer.bias}[i])"),
         )
-    return f"{head}\n" + _loop(
+    return f"{head}\n" + loop(
         units,
         f"const float re = z[i] + {layer.gate(0)};",
         f"const float im = z[{units} + i] + {layer.gate(0, f'{units} + i')};",
         f"const float scale = modrelu(sqrtf(re * re + im * im), {layer.bias}[i]);",
-        "h[i] = re * scale;",
-        f"h[{units} + i] = im * scale;",
+        layer.kept("re * scale"),
+        layer.kept("im * scale", f"{units} + i"),
     )
 
 
@@ -112,13 +119,13 @@ def _lstm(layer: Layer, width: int) -> str:
             f"    float *h = state->h_{layer.index}, *c = state->c_{layer.index};",
             _buffers(layer, width, "in"),
             f"    const float *z = {layer.product(f)};",
-            _loop(units, f"c[i] *= sigmoid(z[i] + {layer.gate(f)});"),
+            loop(units, f"c[i] *= sigmoid(z[i] + {layer.gate(f)});"),
             f"    z = {layer.product(i)};",
-            _loop(units, f"in[i] = sigmoid(z[i] + {layer.gate(i)});"),
+            loop(units, f"in[i] = sigmoid(z[i] + {layer.gate(i)});"),
             f"    z = {layer.product(g)};",
-            _loop(units, f"c[i] += in[i] * tanhf(z[i] + {layer.gate(g)});"),
+            loop(units, f"c[i] += in[i] * tanhf(z[i] + {layer.gate(g)});"),
             f"    z = {layer.product(o)};",
-            _loop(units, f"h[i] = sigmoid(z[i] + {layer.gate(o)}) * tanhf(c[i]);"),
+            loop(units, f"h[i] = sigmoid(z[i] + {layer.gate(o)}) * tanhf(c[i]);"),
         ]
     )
 
@@ -132,11 +139,11 @@ def _gru(layer: Layer, width: int) -> str:
             f"    float *h = state->h_{layer.index};",
             _buffers(layer, width, "n"),
             f"    const float *z = {layer.product(r)};",
-            _loop(units, f"n[i] = sigmoid(z[i] + {layer.gate(r)});"),
+            loop(units, f"n[i] = sigmoid(z[i] + {layer.gate(r)});"),
             f"    z = {layer.product(n)};",
-            _loop(units, f"n[i] = tanhf({layer.gate(n)} + n[i] * {recurrent});"),
+            loop(units, f"n[i] = tanhf({layer.gate(n)} + n[i] * {recurrent});"),
             f"    z = {layer.product(z)};",
-            _loop(
+            loop(
                 units,
                 f"const float kept = sigmoid(z[i] + {layer.gate(z)});",
                 "h[i] = (1.0f - kept) * n[i] + kept * h[i];",
@@ -152,7 +159,8 @@ def _buffers(layer: Layer, width: int, *kept: str) -> str:
     return f"    float {', '.join(f'*{name} = {place}' for name, place in zip(names, places, strict=False))};"
 
 
-def _loop(count: int, *statements: str) -> str:
+def loop(count: int, *statements: str) -> str:
+    """Statements for every i below `count`."""
     inside = "\n".join(f"        {statement}" for statement in statements)
     return f"    for (long i = 0; i < {count}; i++) {{\n{inside}\n    }}"
 

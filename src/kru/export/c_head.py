@@ -26,7 +26,7 @@ def head_code(network: Network, weights: Weights) -> Head:
             stages[-1][1].append(step)
     if len(stages) > 1 and not stages[0][1]:
         del stages[0]
-    pieces, sizes, size = [], [0, 0], network.states_size
+    pieces, sizes, size = [], [0, 0], network.read_size
     for index, (affine, activations) in enumerate(stages):
         is_last = index == len(stages) - 1
         value = None

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 import kru
-from kru.export.c_cells import HELPERS, Layer, add_layer, layer_function
+from kru.export.c_cells import HELPERS, Layer, add_layer, layer_function, loop
 from kru.export.c_head import Head, head_code, label_code, label_prototypes
 from kru.export.c_product import Products
 from kru.export.c_sound import StateArray, sound_arrays, sound_code, sound_functions
@@ -83,12 +83,22 @@ def _state_arrays(network: Network, layers: list[Layer], embedding: Matrix | Non
         arrays.append(StateArray("embedded", embedding.columns, "neither has this"))
     if network.scaling is not None:
         arrays.append(StateArray("scaled", network.scaling.size, "neither has this"))
+    if _gathers(network):
+        arrays.append(StateArray("read", network.features_size, "neither has this"))
+    if network.pooling == "moments":
+        arrays.append(StateArray("moments", network.read_size, "neither has this"))
     arrays += [StateArray(name, size, _CARRIED[name]) for name, size in network.carried.items()]
     return arrays
 
 
+def _gathers(network: Network) -> bool:
+    """Whether what is read stands in several places of the state."""
+    return network.reads_input or (network.all_layers and len(network.layers) > 1)
+
+
 _CARRIED = {
-    "mean": "the mean of the states so far",
+    "mean": "the mean so far of what the output reads",
+    "squares": "the sum of its squares around that mean",
     "before": "the input of the step before",
     "count": "the steps so far",
 }
@@ -136,18 +146,37 @@ def _step_function(
     if network.scaling is not None:
         lines.append(_scaling_code(network.scaling, x))
         x = "state->scaled"
+    first = x
     for layer in layers:
         lines.append(f"    {layer.function}(state, {x});")
         x = f"state->h_{layer.index}"
+    if _gathers(network):
+        read = layers if network.all_layers else layers[-1:]
+        parts = [(f"state->h_{layer.index}", layer.recurrence.state_size) for layer in read]
+        place = 0
+        for part, size in [*parts, (first, network.features_size - sum(size for _, size in parts))]:
+            if size:
+                lines.append(loop(size, f"state->read[{place} + i] = {part}[i];"))
+            place += size
+        x = "state->read"
     if network.carried:
         lines.append("    state->count[0] += 1.0f;")
+    count = network.features_size
     if network.pooling == "mean":
-        lines.append(
-            f"    for (long i = 0; i < {network.states_size}; i++) {{\n"
-            f"        state->mean[i] += ({x}[i] - state->mean[i]) / state->count[0];\n"
-            "    }"
-        )
+        lines.append(loop(count, f"state->mean[i] += ({x}[i] - state->mean[i]) / state->count[0];"))
         x = "state->mean"
+    if network.pooling == "moments":
+        lines.append(
+            loop(
+                count,
+                f"const float change = {x}[i] - state->mean[i];",
+                "state->mean[i] += change / state->count[0];",
+                f"state->squares[i] += change * ({x}[i] - state->mean[i]);",
+                "state->moments[i] = state->mean[i];",
+                f"state->moments[{count} + i] = sqrtf(state->squares[i] / state->count[0]);",
+            )
+        )
+        x = "state->moments"
     lines.append("    if (y) {\n" + head.code(x) + "\n    }")
     if network.symbols:
         lines.append("    return 0;")
@@ -172,8 +201,7 @@ def _scaling_code(scaling: Scaling, x: str) -> str:
         lines.append(f"state->before[i] = {x}[i];")
     if scaling.mask:
         lines.append(f"state->scaled[{scaling.size - size} + i] = isnan({x}[i]) ? 1.0f : 0.0f;")
-    inside = "\n".join(f"        {line}" for line in lines)
-    return f"    for (long i = 0; i < {size}; i++) {{\n{inside}\n    }}"
+    return loop(size, *lines)
 
 
 def _step_prototype(name: str, network: Network) -> str:
@@ -208,6 +236,7 @@ def _header(
         "all": "after each step",
         "last": "after the last step of a sequence",
         "mean": "after each step, of the sequence so far",
+        "moments": "after each step, of the sequence so far",
     }[network.pooling]
     return f"""\
 /* {name}.h, {about}.

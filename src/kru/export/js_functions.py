@@ -62,19 +62,20 @@ const affine = (w, bias) => (x) =>
 CELLS = {
     "elman": f"""
 function elman(layer, {{ h }}, x) {{
-  const a = inputPart(layer, x), w = recurrent(layer, 0, h), {{ units, complex, nonlinearity }} = layer;
+  const a = inputPart(layer, x), w = recurrent(layer, 0, h), {{ units, complex, nonlinearity, leak }} = layer;
+  const keep = (i, value) => (h[i] = leak ? h[i] + leak[i] * (value - h[i]) : value);
   for (let i = 0; i < (complex && nonlinearity === "modrelu" ? units : layer.size); i++) {{
     const z = Math.fround(a[i] + w[i]);
     if (nonlinearity === "modrelu") {{
       const im = complex ? Math.fround(a[units + i] + w[units + i]) : 0;
       const size = complex ? Math.sqrt(z * z + im * im) : Math.abs(z);
       const scale = Math.max(size + layer.bias[i], 0) / Math.max(size, {MODRELU_FLOOR});
-      h[i] = z * scale;
-      if (complex) h[units + i] = im * scale;
-    }} else if (nonlinearity === "tanh") h[i] = Math.tanh(z);
-    else if (nonlinearity === "relu") h[i] = Math.max(z, 0);
-    else if (nonlinearity === "leaky_relu") h[i] = z > 0 ? z : {LEAK} * z;
-    else h[i] = z;
+      keep(i, z * scale);
+      if (complex) keep(units + i, im * scale);
+    }} else if (nonlinearity === "tanh") keep(i, Math.tanh(z));
+    else if (nonlinearity === "relu") keep(i, Math.max(z, 0));
+    else if (nonlinearity === "leaky_relu") keep(i, z > 0 ? z : {LEAK} * z);
+    else keep(i, z);
   }}
 }}
 """,
@@ -136,7 +137,7 @@ const log_softmax = (y) => {
 STREAM = """
 /** A stream with a state of its own. */
 export function create() {
-  let states, mean, count, before, heard, result;
+  let states, mean, squares, count, before, heard, result;
 
   /** Start a sequence. */
   function reset() {
@@ -144,7 +145,7 @@ export function create() {
       h: initial ? initial.slice() : new Float32Array(size),
       c: new Float32Array(size),
     }));
-    mean = new Float64Array(states.at(-1).h.length);
+    mean = squares = null;
     count = 0;
     before = null;
     heard = [];
@@ -168,14 +169,25 @@ export function create() {
   function advance(values) {
     let x = model.scaling ? scaled(values, before ?? values) : values;
     before = values;
+    const first = x;
     model.layers.forEach((layer, index) => {
       layer.cell(layer, states[index], x);
       x = states[index].h;
     });
-    if (model.pooling === "mean") {
+    if (model.allLayers || model.readsInput) {
+      const parts = model.allLayers ? states.map(({ h }) => h) : [x];
+      x = [...parts, ...(model.readsInput ? [first] : [])].flatMap((part) => Array.from(part));
+    }
+    if (model.pooling === "mean" || model.pooling === "moments") {
+      mean ??= new Float64Array(x.length);
+      squares ??= new Float64Array(x.length);
       count += 1;
-      x.forEach((value, i) => (mean[i] += (value - mean[i]) / count));
-      x = mean;
+      x.forEach((value, i) => {
+        const change = value - mean[i];
+        mean[i] += change / count;
+        squares[i] += change * (value - mean[i]);
+      });
+      x = model.pooling === "mean" ? mean : [...mean, ...squares.map((square) => Math.sqrt(square / count))];
     }
     const outputs = model.head.reduce((y, part) => part(y), Float32Array.from(x));
     if (!model.labels) return { outputs };

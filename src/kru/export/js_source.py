@@ -79,6 +79,8 @@ def write_javascript(network: Network, name: str, *, int8: bool) -> str:
         if scaling is None
         else f"{{ mean: {store.vector(scaling.mean)}, scale: {store.vector(scaling.scale)}, "
         f"change: {store.vector(scaling.change)}, mask: {json.dumps(scaling.mask)} }}",
+        "allLayers": json.dumps(network.all_layers),
+        "readsInput": json.dumps(network.reads_input),
         "pooling": json.dumps(network.pooling),
         "labels": json.dumps(network.labels) if network.labels else "null",
         "threshold": str(network.threshold),
@@ -127,6 +129,7 @@ def _layer(recurrence: Recurrence, store: _Store) -> str:
         "bias": store.vector(recurrence.bias),
         "recurrentBias": store.vector(recurrence.recurrent_bias),
         "initial": store.vector(recurrence.initial),
+        "leak": store.vector(recurrence.leak),
         "gates": "[" + ", ".join(gates) + "]",
     }
     return "{ " + ", ".join(f"{key}: {value}" for key, value in entries.items()) + " }"

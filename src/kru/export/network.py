@@ -32,6 +32,7 @@ class Recurrence:
         bias: (G * S,); with modReLU (N,); or none.
         recurrent_bias: (N,), of the gru, or none.
         initial: the learned h (S,) before the first step, or none for zeros.
+        leak: of the elman cell, a in h + a (sigma(...) - h), (S,); or none for 1.
     """
 
     cell: str
@@ -43,6 +44,7 @@ class Recurrence:
     bias: Array | None
     recurrent_bias: Array | None
     initial: Array | None
+    leak: Array | None = None
 
     @property
     def units(self) -> int:
@@ -113,7 +115,10 @@ class Network:
         embedding: (symbols, D), or none.
         sound: the features that are computed of samples, or none.
         scaling: of the input or its features, or none.
-        pooling: what the head reads: "all" states, the "last" one, or their "mean" over time.
+        all_layers: whether what is read are the states of all layers, one after the other, instead of the last one's.
+        reads_input: whether what the first layer reads is read as well, after the states.
+        pooling: what the head reads of it: "all" steps, the "last" one, the "mean" over time, or "moments", the mean
+            followed by the standard deviation.
         head: affine maps and names of activations, in the order in which they act: "relu", "tanh", "sigmoid",
             "gelu", "softmax" and "log_softmax".
         labels: the names of the outputs; of a single output the names of its two sides; or none.
@@ -127,6 +132,8 @@ class Network:
     embedding: Array | None = None
     sound: Sound | None = None
     scaling: Scaling | None = None
+    all_layers: bool = False
+    reads_input: bool = False
     pooling: str = "all"
     head: tuple[Affine | str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -143,9 +150,16 @@ class Network:
         return 0.5 if self.head and self.head[-1] == "sigmoid" else 0.0
 
     @property
-    def states_size(self) -> int:
-        """Values of the last layer's states, which the head reads."""
-        return sum(direction.state_size for direction in self.layers[-1])
+    def features_size(self) -> int:
+        """Values of a step that are pooled and read: states, and perhaps inputs."""
+        layers = self.layers if self.all_layers else self.layers[-1:]
+        states = sum(direction.state_size for layer in layers for direction in layer)
+        return states + (int(self.first.weight.shape[1]) if self.reads_input else 0)
+
+    @property
+    def read_size(self) -> int:
+        """Values that the head reads."""
+        return self.features_size * (2 if self.pooling == "moments" else 1)
 
     @property
     def first(self) -> Recurrence:
@@ -168,11 +182,14 @@ class Network:
     def carried(self) -> dict[str, int]:
         """What goes from step to step beside the states of the layers, with its size.
 
-        The `mean` of the states so far, the input of the step `before`, and the `count` of steps.
+        The `mean` of what is read so far, the sum of its `squares` around that mean, the input of the step `before`,
+        and the `count` of steps.
         """
         sizes: dict[str, int] = {}
-        if self.pooling == "mean":
-            sizes["mean"] = self.states_size
+        if self.pooling in ("mean", "moments"):
+            sizes["mean"] = self.features_size
+        if self.pooling == "moments":
+            sizes["squares"] = self.features_size
         if self.scaling is not None and self.scaling.change is not None:
             sizes["before"] = len(self.scaling.mean)
         return {**sizes, "count": 1} if sizes else {}
@@ -180,7 +197,7 @@ class Network:
     @property
     def output_size(self) -> int:
         sizes = [step.weight.shape[0] for step in self.head if isinstance(step, Affine)]
-        return int(sizes[-1]) if sizes else self.states_size
+        return int(sizes[-1]) if sizes else self.read_size
 
 
 def merge_small_factors(factors: Sequence[Matrix], largest: int = 16) -> tuple[Matrix, ...]:

@@ -26,6 +26,7 @@ class Cell:
         self.weight = graph.constant("input_weight", recurrence.weight.T)
         self.bias = _optional(graph, "bias", recurrence.bias)
         self.recurrent_bias = _optional(graph, "recurrent_bias", recurrence.recurrent_bias)
+        self.leak = _optional(graph, "leak", recurrence.leak)
 
     def first_states(self, graph: Graph, batch: str) -> list[str]:
         """The states (B, S) before the first step; `batch` is a vector of one number, B."""
@@ -55,13 +56,19 @@ class Cell:
             return self._lstm(graph, graph.op("Add", "gates", a, product), states[1])
         if self.recurrence.cell == "gru":
             return [self._gru(graph, a, product, states[0])]
-        z = graph.op("Add", "z", a, product)
+        new = self._nonlinear(graph, graph.op("Add", "z", a, product))
+        if self.leak is None:
+            return [new]
+        change = graph.op("Sub", "change", new, states[0])
+        return [graph.op("Add", "h", states[0], graph.op("Mul", "change", self.leak, change))]
+
+    def _nonlinear(self, graph: Graph, z: str) -> str:
         if self.recurrence.nonlinearity == "modrelu":
-            return [self._modrelu(graph, z)]
+            return self._modrelu(graph, z)
         if self.recurrence.nonlinearity == "leaky_relu":
-            return [graph.op("LeakyRelu", "h", z, alpha=LEAK)]
+            return graph.op("LeakyRelu", "h", z, alpha=LEAK)
         kind = {"tanh": "Tanh", "relu": "Relu", "identity": "Identity"}[self.recurrence.nonlinearity]
-        return [graph.op(kind, "h", z)]
+        return graph.op(kind, "h", z)
 
     def _product(self, graph: Graph, h: str, factors: list[FactorConstant]) -> str:
         """W h for every gate, (B, G * S), of one Kronecker product.

@@ -35,6 +35,7 @@ def step_model(network: Network, name: str) -> bytes:
         earlier = graph.op("Where", "earlier", begun, "before", x)
         graph.name(x, "before_next")
     x, symbols = _embed(graph, network, x, earlier)
+    first = x
     after: list[list[str]] = []
     for index, [recurrence] in enumerate(network.layers):
         graph.scope = f"layer_{index}/"
@@ -44,13 +45,21 @@ def step_model(network: Network, name: str) -> bytes:
         after.append(cell.advance(graph, cell.inputs(graph, x, symbols=symbols), before))
         x, symbols = after[-1][0], False
     graph.scope = ""
+    x = _features(graph, network, first, [states[0] for states in after])
     if carried:
         count = graph.op("Add", "counted", "count", graph.constant("one", np.array(1, dtype=np.float32)))
         graph.name(count, "count_next")
     if "mean" in carried:
-        change = graph.op("Div", "change", graph.op("Sub", "change", x, "mean"), count)
-        x = graph.op("Add", "pooled", "mean", change)
-        graph.name(x, "mean_next")
+        change = graph.op("Sub", "change", x, "mean")
+        mean = graph.op("Add", "pooled", "mean", graph.op("Div", "change", change, count))
+        graph.name(mean, "mean_next")
+        if "squares" in carried:
+            added = graph.op("Mul", "squared", change, graph.op("Sub", "rest", x, mean))
+            squares = graph.op("Add", "squared", "squares", added)
+            graph.name(squares, "squares_next")
+            deviation = graph.op("Sqrt", "deviation", graph.op("Div", "variance", squares, count))
+            mean = graph.op("Concat", "moments", mean, deviation, axis=-1)
+        x = mean
     labels = _read(graph, network, x, ("batch",))
     _stack_states(graph, after, [f"{state}_next" for state in names])
     states = (len(network.layers), "batch", network.first.state_size)
@@ -80,10 +89,11 @@ def sequence_model(network: Network, name: str) -> bytes:
         x = sound_features(graph, network.sound, sound_windows(graph, network.sound, x))
     earlier = x
     if network.scaling is not None and network.scaling.change is not None:
-        first = graph.op("Slice", "first", x, graph.ints(0), graph.ints(1))
+        head = graph.op("Slice", "first", x, graph.ints(0), graph.ints(1))
         others = graph.op("Slice", "others", x, graph.ints(0), graph.ints(-1))
-        earlier = graph.op("Concat", "earlier", first, others, axis=0)
+        earlier = graph.op("Concat", "earlier", head, others, axis=0)
     x, symbols = _embed(graph, network, x, earlier)
+    first, states_of = x, []
     last: list[list[str]] = []
     for index, layer in enumerate(network.layers):
         outputs = []
@@ -95,9 +105,18 @@ def sequence_model(network: Network, name: str) -> bytes:
             outputs.append(output)
         x = outputs[0] if len(outputs) == 1 else graph.op("Concat", "both", *outputs, axis=-1)
         symbols = False
+        states_of.append(x)
     graph.scope = ""
+    x = _features(graph, network, first, states_of)
     if network.pooling == "mean":
         x = graph.op("ReduceMean", "pooled", x, graph.ints(0), keepdims=0)
+    elif network.pooling == "moments":
+        mean = graph.op("ReduceMean", "pooled", x, graph.ints(0), keepdims=0)
+        rest = graph.op("Sub", "rest", x, mean)
+        variance = graph.op(
+            "ReduceMean", "variance", graph.op("Mul", "squared", rest, rest), graph.ints(0), keepdims=0
+        )
+        x = graph.op("Concat", "moments", mean, graph.op("Sqrt", "deviation", variance), axis=-1)
     elif network.last_only:
         x = graph.op("Gather", "last", x, graph.constant("", np.array(-1, dtype=np.int64)), axis=0)
     elif network.batch_first:
@@ -118,6 +137,13 @@ def sequence_model(network: Network, name: str) -> bytes:
             **labels,
         },
     )
+
+
+def _features(graph: Graph, network: Network, first: str, states: list[str]) -> str:
+    """What is pooled and read, of the input of the first layer and the states of all layers."""
+    parts = states if network.all_layers else states[-1:]
+    parts = [*parts, first] if network.reads_input else parts
+    return parts[0] if len(parts) == 1 else graph.op("Concat", "features", *parts, axis=-1)
 
 
 def _scan(graph: Graph, cell: Cell, a: str) -> list[str]:

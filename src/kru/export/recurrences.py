@@ -30,8 +30,6 @@ def recurrences(layer: Layer) -> tuple[tuple[Recurrence, ...], ...]:
             raise TypeError(
                 f"nonlinearity: can export {', '.join(NONLINEARITIES)}, got {layer.nonlinearity!r}"
             )
-        if getattr(layer, "leak", None) is not None:
-            raise TypeError("leak: can export layers without a leak, got one with it")
     elif layer.proj_size:
         raise TypeError(f"proj_size: can export layers without a projection, got {layer.proj_size}")
     read: Any = _recurrence if isinstance(layer, Recurrent) else _torch_recurrence
@@ -70,7 +68,18 @@ def _recurrence(layer: Recurrent, index: int, reverse: bool) -> Recurrence:
         bias,
         array("recurrent_bias"),
         array("initial"),
+        _leak(layer),
     )
+
+
+def _leak(layer: Recurrent) -> Array | None:
+    """The leak of each value of the state."""
+    leak: Tensor | None = getattr(layer, "leak", None)
+    if leak is None:
+        return None
+    planes = 2 if layer.field == "complex" else 1
+    array: Array = as_array("leak", leak.expand(layer.hidden_size).repeat(planes))
+    return array
 
 
 def _terms(layer: Recurrent, index: int, reverse: bool, gate: int) -> tuple[tuple[Matrix, ...], ...]:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence as Values
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 from kru.export.network import Affine, Network, Scaling, Sound
 from kru.export.recurrences import as_array, is_recurrent, recurrences
 from kru.export.torch_modules import Sequence
-from kru.export.tracing import Parts, parts_of
+from kru.export.tracing import parts_of
 from kru.sound import SoundFeatures
+
+POOLINGS = ("all", "last", "mean", "moments")
 
 Numbers = Values[float] | np.ndarray[Any, Any] | Tensor
 
@@ -25,6 +28,9 @@ class Around(TypedDict, total=False):
     symbols: bool
     embedding: nn.Embedding | None
     output: nn.Linear | None
+    below: Values[nn.Module]
+    reads_input: bool
+    pooling: str
     sound: SoundFeatures | None
     scaling: tuple[Numbers, Numbers] | None
     differences: Numbers | None
@@ -45,6 +51,11 @@ class Exportable:
         origin: where the model comes from, for people; the name of its class if empty.
         symbols: whether a module without an embedding takes integers.
         embedding, output: the maps around a module that is only a layer.
+        below: recurrent layers under a module that is only a layer, the first one first: each reads the states of the
+            one before it, and the output reads the states of all.
+        reads_input: whether the output of a module that is only a layer reads what the first layer reads as well.
+        pooling: what the output of a module that is only a layer reads: "all" steps, the "last" one, the "mean" over
+            time or "moments", mean and standard deviation.
         sound: features that are computed of samples; x below are then the features of each channel in turn.
         scaling: (mean, scale), D numbers each: the module sees (x - mean) / scale.
         differences: D numbers: beside the D scaled values the module sees the D changes of x since the step before,
@@ -64,6 +75,9 @@ class Exportable:
     symbols: bool = False
     embedding: nn.Embedding | None = None
     output: nn.Linear | None = None
+    below: Values[nn.Module] = ()
+    reads_input: bool = False
+    pooling: str = "all"
     sound: SoundFeatures | None = None
     scaling: tuple[Numbers, Numbers] | None = None
     differences: Numbers | None = None
@@ -102,23 +116,39 @@ def network_from(source: Source, around: Around | None = None) -> Network:
             raise TypeError(f"{name}: expected torch.nn.{kind.__name__}, got {type(part).__name__}")
         if part is not None and not is_layer:
             raise ValueError(f"{name}: expected none for a model, which has its own maps; pass its layer")
+    if source.pooling not in POOLINGS:
+        raise ValueError(f"pooling: expected one of {', '.join(POOLINGS)}, got {source.pooling!r}")
+    if not is_layer and (source.below or source.reads_input or source.pooling != "all"):
+        raise ValueError(
+            "below, reads_input, pooling: expected none for a model, which has its own; pass its layer"
+        )
+    for layer in source.below:
+        if not is_recurrent(layer):
+            raise TypeError(f"below: expected recurrent layers, got {type(layer).__name__}")
     # A copy: in float32, on the CPU, without dropout.
-    module = copy.deepcopy(source.module).to("cpu", torch.float32).eval()
+    module = _plain(source.module)
+    below: list[Any] = [_plain(layer) for layer in source.below]
     parts = parts_of(module)
     if is_layer and source.output is not None:
         parts = replace(parts, head=(source.output,))
+    if is_layer:
+        parts = replace(parts, pooling=source.pooling)
     embedding = source.embedding or parts.embedding
     network = Network(
         source.origin or type(source.module).__name__,
-        recurrences(parts.layer),
+        sum((recurrences(layer) for layer in [*below, parts.layer]), ()),
         source.symbols or embedding is not None,
         parts.batch_first,
         None if embedding is None else as_array("embedding.weight", embedding.weight),
+        all_layers=bool(below),
+        reads_input=source.reads_input,
         pooling=parts.pooling,
         head=tuple(step if isinstance(step, str) else _affine(step) for step in parts.head),
     )
-    _check_sizes(network, parts)
-    _check_values(network, module, source)
+    if network.reads_input and network.symbols:
+        raise ValueError("reads_input: expected False for a model of symbols, got True")
+    _check_sizes(network, [*below, parts.layer])
+    _check_values(network, module, below, source)
     return _with_surroundings(network, source)
 
 
@@ -194,13 +224,23 @@ def _affine(linear: nn.Linear) -> Affine:
     return Affine(as_array("output.weight", linear.weight), bias)
 
 
-def _check_sizes(network: Network, parts: Parts) -> None:
-    layer = parts.layer
-    if network.embedding is not None and network.embedding.shape[1] != layer.input_size:
-        raise ValueError(
-            f"embedding: expected input_size={layer.input_size} columns, got {network.embedding.shape[1]}"
-        )
-    size = network.states_size
+def _plain(module: nn.Module) -> nn.Module:
+    return copy.deepcopy(module).to("cpu", torch.float32).eval()
+
+
+def _check_sizes(network: Network, layers: list[Any]) -> None:
+    first = layers[0].input_size
+    if network.embedding is not None and network.embedding.shape[1] != first:
+        raise ValueError(f"embedding: expected input_size={first} columns, got {network.embedding.shape[1]}")
+    if len({recurrence.state_size for layer in network.layers for recurrence in layer}) > 1:
+        raise ValueError("below: expected layers of one size, got several")
+    for lower, upper in pairwise(layers):
+        if lower.output_size != upper.input_size or lower.batch_first != upper.batch_first:
+            raise ValueError(
+                f"below: expected layers of one layout, each with the outputs of the one before it as inputs, got "
+                f"{lower.output_size} outputs before {upper.input_size} inputs"
+            )
+    size = network.read_size
     for step in network.head:
         if isinstance(step, Affine):
             if step.weight.shape[1] != size:
@@ -209,7 +249,7 @@ def _check_sizes(network: Network, parts: Parts) -> None:
 
 
 @torch.no_grad()
-def _check_values(network: Network, module: nn.Module, source: Exportable) -> None:
+def _check_values(network: Network, module: nn.Module, below: list[nn.Module], source: Exportable) -> None:
     """Compare the network with the module over a few steps, so that nothing the module computes is lost unnoticed."""
     steps, batch = 3, 2
     generator = torch.Generator().manual_seed(0)
@@ -221,11 +261,22 @@ def _check_values(network: Network, module: nn.Module, source: Exportable) -> No
         x = inputs = x.transpose(0, 1)
     if source.embedding is not None and network.embedding is not None:
         inputs = torch.from_numpy(network.embedding)[x]
-    expected = module(inputs)
-    while isinstance(expected, tuple | list):
-        expected = expected[0]
+    outputs: list[Tensor] = []
+    for layer in [*below, module]:
+        result = layer(outputs[-1] if outputs else inputs)
+        while isinstance(result, tuple | list):
+            result = result[0]
+        outputs.append(result)
+    expected = torch.cat([*outputs, *([inputs] if source.reads_input else [])], dim=-1)
+    time = 1 if network.batch_first else 0
+    if source.pooling == "last":
+        expected = expected.select(time, -1)
+    elif source.pooling in ("mean", "moments"):
+        mean = expected.mean(time)
+        spread = expected.std(time, correction=0)
+        expected = mean if source.pooling == "mean" else torch.cat([mean, spread], dim=-1)
     if source.output is not None:
-        expected = copy.deepcopy(source.output).to("cpu", torch.float32)(expected)
+        expected = _plain(source.output)(expected)
     actual = Sequence(network)(x)[0]
     is_same = actual.numel() == expected.numel()
     error = (actual.reshape(expected.shape) - expected).abs().max() if is_same else torch.inf

@@ -19,6 +19,7 @@ class Direction(nn.Module):
     bias: Tensor | None
     recurrent_bias: Tensor | None
     initial: Tensor | None
+    leak: Tensor | None
 
     def __init__(self, recurrence: Recurrence) -> None:
         super().__init__()
@@ -28,8 +29,9 @@ class Direction(nn.Module):
         self.reverse = recurrence.reverse
         self.states = recurrence.states
         self.state_size = recurrence.state_size
-        for name in ("weight", "bias", "recurrent_bias", "initial"):
-            array = getattr(recurrence, name)
+        arrays = {name: getattr(recurrence, name) for name in ("weight", "bias", "recurrent_bias", "initial")}
+        arrays["leak"] = None if recurrence.leak is None else recurrence.leak[: recurrence.units]
+        for name, array in arrays.items():
             self.register_buffer(name, None if array is None else torch.tensor(array))
         merged = [[merge_small_factors(term) for term in gate] for gate in recurrence.terms]
         self.count = len(merged[0][0])
@@ -54,6 +56,7 @@ class Direction(nn.Module):
             [self.get_buffer(f"factor_{f}") for f in range(self.count)],
             bias=self.bias,
             recurrent_bias=self.recurrent_bias,
+            leak=self.leak,
             h0=states[0],
             c0=states[1] if len(states) > 1 else None,
             cell=self.cell,
@@ -139,6 +142,7 @@ class _Maps(nn.Module):
         self.layers = [[Direction(direction) for direction in layer] for layer in network.layers]
         self.directions = nn.ModuleList(direction for layer in self.layers for direction in layer)
         self.pooling, self.batch_first = network.pooling, network.batch_first
+        self.all_layers, self.reads_input = network.all_layers, network.reads_input
         self.has_labels, self.threshold = bool(network.labels), network.threshold
         self.single = network.output_size == 1
         scaling = network.scaling
@@ -173,6 +177,12 @@ class _Maps(nn.Module):
             parts.append(x.isnan().to(x.dtype))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
+    def features(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
+        """What is pooled and read, of the input of the first layer and the states of all layers."""
+        parts = outputs if self.all_layers else outputs[-1:]
+        parts = [*parts, x] if self.reads_input else parts
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
     def read(self, y: Tensor) -> Tensor:
         for index, step in enumerate(self.head):
             if step == "affine":
@@ -193,8 +203,9 @@ class Step(_Maps):
 
     For a network with features of sounds the input is one window of samples, (B, W, C).
 
-    There are more states where `Network.carried` has them, in its order: `mean` (B, S), the mean of the states so far,
-    `before` (B, D), the input of the step before, and `count` (B, 1), the steps so far.
+    There are more states where `Network.carried` has them, in its order: `mean` (B, F), the mean of what is read so
+    far, `squares` (B, F), the sum of its squares around the mean, `before` (B, D), the input of the step before, and
+    `count` (B, 1), the steps so far.
     """
 
     def forward(self, input: Tensor, h: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -205,18 +216,24 @@ class Step(_Maps):
         if "before" in carried:
             earlier = torch.where(carried["count"] > 0, carried["before"], x)
             carried["before"] = x.clone()
-        x = self.embed(x, earlier)
+        x = first = self.embed(x, earlier)
         after = []
         for index, [direction] in enumerate(self.layers):
             after.append(direction.advance(direction.inputs(x), tuple(state[index] for state in before)))
             x = after[-1][0]
+        x = self.features(first, [states[0] for states in after])
         states = [torch.stack(states) for states in zip(*after, strict=True)]
         if carried:
             carried["count"] = carried["count"] + 1
         if "mean" in carried:
-            x = carried["mean"] + (x - carried["mean"]) / carried["count"]
+            change = x - carried["mean"]
+            mean = carried["mean"] + change / carried["count"]
             # Tensors of their own: a program's outputs may not be each other.
-            carried["mean"] = x.clone()
+            carried["mean"] = mean.clone()
+            if "squares" in carried:
+                carried["squares"] = carried["squares"] + change * (x - mean)
+                mean = torch.cat([mean, (carried["squares"] / carried["count"]).sqrt()], dim=-1)
+            x = mean
         y = self.read(x)
         return y, *states, *carried.values(), *self.label(y)
 
@@ -235,14 +252,22 @@ class Sequence(_Maps):
         if isinstance(self.change, Tensor):
             # By index: slices would not be traced for every number of steps.
             before = x.index_select(0, (torch.arange(x.shape[0], device=x.device) - 1).clamp(min=0))
-        x = self.embed(x, before)
+        x = first = self.embed(x, before)
         last: list[tuple[Tensor, ...]] = []
+        states_of: list[Tensor] = []
         for layer in self.layers:
             outputs, states = zip(*(direction.run(x) for direction in layer), strict=True)
             x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+            states_of.append(x)
             last.extend(states)
-        if self.pooling != "all":
-            x = x[-1] if self.pooling == "last" else x.mean(0)
+        x = self.features(first, states_of)
+        if self.pooling == "last":
+            x = x[-1]
+        elif self.pooling == "mean":
+            x = x.mean(0)
+        elif self.pooling == "moments":
+            mean = x.mean(0)
+            x = torch.cat([mean, (x - mean).square().mean(0).sqrt()], dim=-1)
         y = self.read(x)
         if self.batch_first and self.pooling == "all":
             y = y.transpose(0, 1)

@@ -113,37 +113,10 @@ class EchoState(BaseEstimator):  # type: ignore[misc]
         return load(path, cls)
 
     def exportable(self) -> Exportable:
-        """The model as `kru.export` takes it: standardisation, reservoir and read-out, one output for each step.
+        """The model as `kru.export` takes it; without feedback and random features."""
+        from kru.reservoir.exporting import exportable
 
-        For one reservoir without a leak, read-outs of the state alone (``input_to_readout=False``) at each step.
-        """
-        reasons = {
-            "layers": self.layers > 1,
-            "leak": getattr(self.reservoir_, "leak", None) is not None,
-            "input_to_readout": self.input_to_readout,
-            "feedback": bool(getattr(self, "feedback", False)),
-            "solver": self.projection_ is not None,
-            "pooling": not getattr(self, "per_step_", True) or hasattr(self, "classes_"),
-        }
-        wrong = [name for name, unfit in reasons.items() if unfit]
-        if wrong:
-            raise ValueError(
-                f"{', '.join(wrong)}: can export one reservoir without a leak whose read-out sees the state alone at "
-                "each step (layers=1, leak=1.0, input_to_readout=False, no feedback, no random features, no pooling)"
-            )
-        weight, bias = self.linear_
-        output = nn.Linear(weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            output.weight.copy_(weight)
-            output.bias.copy_(bias)
-        outputs = getattr(self, "outputs_", None)
-        return Exportable(
-            self.reservoir_,
-            origin=type(self).__name__,
-            output=output,
-            scaling=(self.mean_, self.scale_),
-            target_scaling=None if outputs is None else (self.mean_[:outputs], self.scale_[:outputs]),
-        )
+        return exportable(self)
 
     def _build(self, inputs: int, moments: bool = False) -> None:
         """Draw the reservoir for inputs of so many features. With `moments` the read-out sees two values of each."""

@@ -51,6 +51,7 @@ class EchoStateForecaster(EchoState):
         self.n_features_in_ = self.outputs_
         # The last value is not standardised by its successor's statistics: targets share the inputs' scale.
         scaled = (targets - self.mean_[: self.outputs_]) / self.scale_[: self.outputs_]
+        self.target_scale_ = 1.0
         self._solve(self._step_rows(cases, scaled, self._washout(100, cases)), self.outputs_)
         self._context = None
         if len(cases) == 1:

@@ -116,6 +116,7 @@ class EchoStateRegressor(RegressorMixin, EchoState):  # type: ignore[misc]
         self._build(cases.values.shape[2], not self.per_step_ and self.pooling == "moments")
         self.n_features_in_ = cases.values.shape[2] - (wanted.shape[-1] if self.feedback else 0)
         outputs = wanted.shape[-1]
+        self.target_scale_ = float(np.std(wanted[cases.real()] if self.per_step_ else wanted)) or 1.0
         if self.per_step_:
             washout = self._washout(100, cases)
             self._solve(self._step_rows(cases, wanted, washout), outputs)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from kru.reservoir.checks import check_strengths

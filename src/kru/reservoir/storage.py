@@ -15,7 +15,7 @@ from kru.training.checksum import checksum
 from kru.training.files import write_atomically
 
 FORMAT = "kru echo state 1"
-PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_")
+PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_", "target_scale_")
 """Fitted attributes that are numbers or truth values."""
 
 

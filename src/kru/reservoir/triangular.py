@@ -32,7 +32,7 @@ class TriangularEquations(Equations):
     def add(self, features: Tensor, targets: Tensor) -> None:
         f, y = features.double(), targets.double()
         self.count += len(f)
-        for rows in torch.cat([torch.ones_like(y[:, :1]), f, y], dim=1).split(2 * self._width):
+        for rows in torch.split(torch.cat([torch.ones_like(y[:, :1]), f, y], dim=1), 2 * self._width):
             self._parts.append(rows)
             # A decomposition repeats the work of the factor so far, so it waits for as many new rows.
             if sum(len(part) for part in self._parts[1:]) >= 2 * self._width:
