@@ -10,6 +10,7 @@ from kru.reservoir import (
     KroneckerProjection,
     NormalEquations,
     RecursiveLeastSquares,
+    TriangularEquations,
     fit_conjugate_gradients,
     fit_ridge,
 )
@@ -37,10 +38,16 @@ def chunks(f: Tensor, y: Tensor, size: int = 13) -> Iterator[tuple[Tensor, Tenso
     return zip(torch.split(f, size), torch.split(y, size), strict=True)
 
 
+KINDS = [NormalEquations, TriangularEquations]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strength", [0.0, 1e-3, 10.0])
-def test_streamed_equations_give_the_literal_solution(strength: float) -> None:
+def test_streamed_equations_give_the_literal_solution(
+    strength: float, kind: type[NormalEquations | TriangularEquations]
+) -> None:
     f, y = problem()
-    equations = NormalEquations(7, 2)
+    equations = kind(7, 2)
     for part in chunks(f, y):
         equations.add(*part)
     found = equations.solve(strength)
@@ -53,11 +60,40 @@ def test_streamed_equations_give_the_literal_solution(strength: float) -> None:
         torch.testing.assert_close(other.weight, weight)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_of_equations_are_the_equations_of_all_rows(
+    kind: type[NormalEquations | TriangularEquations],
+) -> None:
+    f, y = problem()
+    first, second = kind(7, 2), kind(7, 2)
+    first.add(f[:5], y[:5])  # fewer rows than features
+    second.add(f[5:], y[5:])
+    first += second  # type: ignore[operator, misc]
+    weight, bias = literal(f, y, 0.1)
+    found = first.solve(0.1)
+    assert first.count == len(f)
+    torch.testing.assert_close(found.weight, weight)
+    torch.testing.assert_close(found.bias, bias)
+
+
+def test_a_triangular_factor_keeps_the_digits_that_products_lose() -> None:
+    f, y = problem()
+    small = torch.cat([f, f[:, :1] + 1e-10 * y[:, :1]], 1)  # the target is in the last digits of a feature
+    errors = {}
+    for kind in KINDS:
+        equations = kind(8, 2)
+        equations.add(small, y)
+        errors[kind] = float((equations.solve(1e-26)(small) - y)[:, 0].abs().max())
+    assert errors[TriangularEquations] < 1e-3
+    assert errors[NormalEquations] > 0.1
+
+
+@pytest.mark.parametrize("method", ["normal", "qr"])
 @pytest.mark.parametrize("validation", ["blocked", "leave-one-out"])
-def test_validation_errors_equal_those_of_literal_refits(validation: str) -> None:
+def test_validation_errors_equal_those_of_literal_refits(validation: str, method: str) -> None:
     f, y = problem()
     strengths = [1e-2, 1.0, 100.0]
-    found = fit_ridge(lambda: chunks(f, y), 7, 2, strengths, validation=validation, folds=4)
+    found = fit_ridge(lambda: chunks(f, y), 7, 2, strengths, validation=validation, folds=4, method=method)
     folds = (
         [range(15 * k, 15 * (k + 1)) for k in range(4)]
         if validation == "blocked"
