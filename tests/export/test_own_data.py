@@ -350,7 +350,12 @@ def test_ctrl_c_saves_the_weights_so_far(tmp_path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
-    assert b"--warm-start continues from the saved weights" in err
+    assert b"--warm-start continues where it stopped" in err
     assert b"KRUClassifier" in out
     model = load(tmp_path / "m.safetensors")
     assert set(model.predict(np.zeros((2, 1, 30)))) <= {0, 1}
+    steps = str(int(re.search(rb"; ([\d,]+) steps in", out)[1].replace(b",", b"")) + 5)
+    again = run(sys.executable, "-m", "kru", "fit", tmp_path / "d.npz", "-o", tmp_path / "m.safetensors",
+                "--warm-start", "--steps", steps, "--quiet")  # fmt: skip
+    assert f" {int(steps):,} steps in " in again
+    assert not (tmp_path / "m.safetensors.training").exists()

@@ -1,10 +1,9 @@
 """What the estimators of whole sequences share: reading data, fitting, running the network, streaming, saving."""
 
-import hashlib
 from collections.abc import Hashable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kru.estimators.data import Cases, align, is_table, join, read_cases, read_symbols
-from kru.estimators.fitting import Outcome, budget, train, training_settings
+from kru.estimators.fitting import Outcome, budget, saved_in, train, training_settings
 from kru.estimators.network import READOUTS, NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
@@ -71,6 +70,7 @@ class SequenceEstimator(BaseEstimator):
     random_state: Any
     verbose: int
     warm_start: bool
+    folder: str | Path | None
 
     def stream(self) -> Stream:
         """An object whose `step` takes one time step and returns the prediction so far.
@@ -208,9 +208,23 @@ class SequenceEstimator(BaseEstimator):
         return inputs, lengths, self.vocabulary_.size
 
     def _fit(
-        self, make_task: Any, inputs: NDArray[Any], targets: NDArray[Any], sizes: tuple[int, int]
-    ) -> Self:
-        """Train, or continue training; `make_task(held_out)` makes the task, sizes are inputs and outputs."""
+        self,
+        make_task: Any,
+        inputs: NDArray[Any],
+        targets: NDArray[Any],
+        sizes: tuple[int, int],
+        *,
+        part: str = "",
+        from_weights: bool = True,
+    ) -> Outcome:
+        """Train, or continue training.
+
+        Args:
+            make_task: `make_task(held_out)` makes the task.
+            sizes: inputs and outputs.
+            part: of a fit that trains several times, which of them; its checkpoints have a folder of their own.
+            from_weights: whether a warm start may begin with the weights of the last fit.
+        """
         if self.readout not in READOUTS:
             raise ValueError(f"readout: expected one of {', '.join(READOUTS)}, got {self.readout!r}")
         cases = len(targets)
@@ -240,15 +254,14 @@ class SequenceEstimator(BaseEstimator):
             patience=self.patience,
             seed=seed,
         )
-        data = hashlib.sha256(np.ascontiguousarray(inputs).tobytes())
-        data.update(np.ascontiguousarray(targets).tobytes())
+        task: ArrayTask = make_task(held_out)
+        data = task.digest()
         start, trainer = None, None
         if self.warm_start and getattr(self, "network_settings_", None) == settings:
-            start = self.network_.state_dict()
-            interrupted: tuple[Trainer, bytes] | None = getattr(self, "_trainer", None)
-            if interrupted is not None and interrupted[1] == data.digest():
+            start = self.network_.state_dict() if from_weights else None
+            interrupted: tuple[Trainer, str] | None = getattr(self, "_trainer", None)
+            if interrupted is not None and interrupted[1] == data:
                 trainer = interrupted[0]
-        task: ArrayTask = make_task(held_out)
         outcome: Outcome = train(
             settings,
             trainer.task if trainer is not None else task,
@@ -258,13 +271,14 @@ class SequenceEstimator(BaseEstimator):
             name=type(self).__name__,
             start=start,
             trainer=trainer,
+            saved=saved_in(self, data, part),
         )
         self.network_ = outcome.network
         self.network_settings_ = settings
         self.n_steps_ = outcome.steps
         self.loss_ = outcome.loss
-        self._trainer = None if outcome.trainer is None else (outcome.trainer, data.digest())
-        return self
+        self._trainer = None if outcome.trainer is None else (outcome.trainer, data)
+        return outcome
 
     def _batch_size(self, cases: int) -> int:
         if self.batch_size == "auto":

@@ -1,6 +1,7 @@
 """Classification of sequences."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -58,6 +59,8 @@ class KRUClassifier(ClassifierMixin, SequenceEstimator):
         random_state: an integer for results that repeat exactly.
         verbose: 1 for a progress bar.
         warm_start: whether `fit` continues from the weights of the last one, after Ctrl-C exactly where it stopped.
+        folder: where `fit` writes a checkpoint every 30 seconds and after Ctrl-C. With `warm_start`, a fit with the
+            same settings and data continues exactly from it, in another process too.
 
     Attributes:
         classes_: the labels, sorted.
@@ -110,6 +113,7 @@ class KRUClassifier(ClassifierMixin, SequenceEstimator):
         random_state: Any = None,
         verbose: int = 0,
         warm_start: bool = False,
+        folder: str | Path | None = None,
     ) -> None:
         self.kind = kind
         self.units = units
@@ -139,6 +143,7 @@ class KRUClassifier(ClassifierMixin, SequenceEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.folder = folder
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sequences and their labels; Ctrl-C ends it early, with a fitted model."""

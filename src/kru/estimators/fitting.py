@@ -1,9 +1,11 @@
 """How an estimator's `fit` uses the trainer: settings, progress, Ctrl-C, and continuing."""
 
+import json
 import math
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,8 +14,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from kru.estimators.network import NetworkSettings
+from kru.estimators.saving import describe, described
 from kru.nn.model import SequenceModel
+from kru.training.checkpoint import Checkpoint
 from kru.training.distributed import Processes
+from kru.training.folder import CHECKPOINT
 from kru.training.interrupt import Interrupted, Interruptible
 from kru.training.settings import (
     EvaluationSettings,
@@ -28,8 +33,49 @@ STEPS = 600
 """The budget of a small data set, in steps."""
 EPOCHS = 20
 """The budget of a large one, in passes over it."""
+CHECKPOINT_SECONDS = 30.0
+"""The longest time between two checkpoints of a fit."""
 VALIDATIONS = 40
 """Into how many parts validations divide the budget."""
+
+
+@dataclass
+class Saved:
+    """The folder with the checkpoints of a fit.
+
+    Attributes:
+        folder: of checkpoint.safetensors and metrics.jsonl.
+        description: what is trained on what, values for JSON; training continues only from a checkpoint of the same.
+        resume: whether it continues at all.
+    """
+
+    folder: Path
+    description: dict[str, Any]
+    resume: bool
+
+    def origin_of(self, settings: NetworkSettings, training: TrainingSettings) -> dict[str, Any]:
+        """What a checkpoint keeps of a fit."""
+        # The budget may change, and the times of validations with it.
+        kept = {name: v for name, v in asdict(training).items() if name not in ("steps", "evaluation")}
+        return {**self.description, "network": asdict(settings), "training": kept}
+
+    def checkpoint(self, origin: dict[str, Any]) -> Checkpoint | None:
+        """The one to continue from; a warning says why there is none."""
+        path = self.folder / CHECKPOINT
+        if not self.resume or not path.is_file():
+            return None
+        checkpoint = Checkpoint.load(path)
+        wanted = json.loads(json.dumps(origin))
+        differing = [
+            name for name in ("data", "network", "training") if checkpoint.origin.get(name) != wanted[name]
+        ]
+        if not differing:
+            return checkpoint
+        warnings.warn(
+            f"fit: {path} is of a fit with other {' and '.join(differing)}; training does not continue from it",
+            stacklevel=5,
+        )
+        return None
 
 
 @dataclass
@@ -47,6 +93,36 @@ class Outcome:
     steps: int
     loss: float
     trainer: Trainer | None
+
+
+def saved_in(estimator: Any, data: str, part: str = "") -> Saved | None:
+    """Where a fit of an estimator keeps its checkpoints; none without a folder.
+
+    Args:
+        data: a digest of what is trained on.
+        part: of a fit that trains several times, which of them.
+    """
+    if estimator.folder is None:
+        return None
+    if not isinstance(estimator.folder, str | Path):
+        raise ValueError(f"folder: expected a path or None, got {estimator.folder!r}")
+    return Saved(
+        Path(estimator.folder) / part,
+        {"estimator": describe(estimator), "part": part, "data": data},
+        bool(estimator.warm_start),
+    )
+
+
+def interrupted_estimator(folder: Path) -> Any:
+    """The estimator whose fit left checkpoints in a folder, not fitted; None for none."""
+    path = next(iter(sorted(folder.rglob(CHECKPOINT))), None) if folder.is_dir() else None
+    if path is None:
+        return None
+    stored = Checkpoint.load(path).origin.get("estimator")
+    try:
+        return described(stored if isinstance(stored, dict) else {})
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path}: expected the checkpoint of a fit ({error})") from error
 
 
 def budget(steps: int | None, epochs: int | None, cases: int, batch_size: int) -> int:
@@ -69,11 +145,17 @@ def train(
     name: str,
     start: dict[str, Tensor] | None = None,
     trainer: Trainer | None = None,
+    saved: Saved | None = None,
 ) -> Outcome:
-    """Train a network, or continue with a trainer that was interrupted.
+    """Train a network, or continue with a trainer that was interrupted, or from a checkpoint.
 
     Ctrl-C ends the training between two steps, with a warning; the weights are then the best so far. The global random
     generator of torch is left as it was.
+
+    Args:
+        start: initial weights; not used where there is a checkpoint of an unfinished training.
+        trainer: one that was interrupted, with these settings.
+        saved: where checkpoints are written, and whether to continue from the one that is there.
     """
     bar = tqdm(total=training.steps, desc=name, unit="step", disable=not verbose, file=sys.stderr, leave=True)
     last_loss = math.nan
@@ -88,13 +170,27 @@ def train(
                 bar.update(event.progress.step - bar.n)
 
         if trainer is None:
+            origin = {} if saved is None else saved.origin_of(settings, training)
+            checkpoint = None if saved is None else saved.checkpoint(origin)
+            if (
+                checkpoint is not None
+                and start is not None
+                and checkpoint.progress.step >= (training.steps or 0)
+            ):
+                checkpoint = None  # of the training that these weights come from
             trainer = Trainer(
                 lambda ignored: settings.build(),
                 task,
                 training,
-                start=start,
+                origin=origin,
+                start=start if checkpoint is None else None,
+                folder=None if saved is None else saved.folder,
+                checkpoint_seconds=CHECKPOINT_SECONDS,
                 processes=Processes(device=device),
             )
+            if checkpoint is not None:
+                trainer.restore(checkpoint)
+        bar.update(trainer.progress.step)
         trainer.report, trainer.check = report, interruptible.check
         interrupted = False
         try:

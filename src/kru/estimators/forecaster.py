@@ -1,6 +1,7 @@
 """Forecasting of series."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +46,8 @@ class KRUForecaster(SequenceEstimator):
         kind, units, factors, max_parameters, layers, dropout: the network, see `KRUClassifier`.
         steps, epochs, batch_size, learning_rate, recurrent_learning_rate, penalty, average, device, random_state,
             verbose: its training, see `KRUClassifier`.
+        warm_start, folder: with both, a fit that was interrupted continues exactly from its last checkpoint; see
+            `KRUClassifier`.
 
     Attributes:
         linear_, lags_: weights (features, outputs) of the linear part, and how many past values it reads.
@@ -66,7 +69,6 @@ class KRUForecaster(SequenceEstimator):
     missing = "error"
     validation_fraction = 0.0
     patience = None
-    warm_start = False
 
     def __init__(
         self,
@@ -93,6 +95,8 @@ class KRUForecaster(SequenceEstimator):
         device: str = "cpu",
         random_state: Any = None,
         verbose: int = 0,
+        warm_start: bool = False,
+        folder: str | Path | None = None,
     ) -> None:
         self.horizon = horizon
         self.strategy = strategy
@@ -116,6 +120,8 @@ class KRUForecaster(SequenceEstimator):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.warm_start = warm_start
+        self.folder = folder
 
     def fit(self, y: Any, X: Any = None) -> Self:
         """Train on series.
@@ -136,8 +142,9 @@ class KRUForecaster(SequenceEstimator):
             )
         ends = [len(values) - max(1, int(self.calibration_fraction * len(values))) for values in series]
         self.horizon_ = self.horizon
-        self._choose(series, exogenous, ends)
-        self._fit_parts(series, exogenous)
+        # A training that was interrupted while it was chosen is not followed by another one.
+        if not self._choose(series, exogenous, ends):
+            self._fit_parts(series, exogenous)
         self.n_channels_ = 1
         self.scaling_ = self.vocabulary_ = None
         levels = [Level.of(values, relative=self.relative_) for values in series]
@@ -203,8 +210,12 @@ class KRUForecaster(SequenceEstimator):
         self.exogenous_scaling_ = Scaling.of(np.concatenate([array.T for array in arrays]))
         return [self.exogenous_scaling_.standardise(array.T).T for array in arrays]
 
-    def _choose(self, series: list[Values], exogenous: list[Values] | None, ends: list[int]) -> None:
-        """Everything that is decided by what comes after the ends, and the errors there."""
+    def _choose(self, series: list[Values], exogenous: list[Values] | None, ends: list[int]) -> bool:
+        """Everything that is decided by what comes after the ends, and the errors there.
+
+        Returns:
+            whether the training was interrupted.
+        """
         self.lags_, self.strength_, self.blend_ = 0, 0.0, 1.0
         before = [values[:end] for values, end in zip(series, ends, strict=True)]
         relatives = self._relatives(series)
@@ -216,7 +227,7 @@ class KRUForecaster(SequenceEstimator):
             _, self.relative_, self.lags_, self.strength_ = min(found)
         levels = [Level.of(values, relative=self.relative_) for values in before]
         windows = cut(before, exogenous, levels, self.context_, self._ahead)
-        self._train(windows)
+        interrupted = self._train(windows, "choice")
         if self.linear:
             after = self._later(series, exogenous, levels, ends, self._ahead)
             network = self._network(after.inputs)
@@ -225,6 +236,7 @@ class KRUForecaster(SequenceEstimator):
         whole = self._later(series, exogenous, levels, ends, self.horizon_)
         forecasts = self._ahead_of(whole.inputs, self._once, self.relative_)
         self.residuals_ = whole.targets - forecasts
+        return interrupted
 
     def _linear_errors(
         self, series: list[Values], exogenous: list[Values] | None, ends: list[int], relative: bool
@@ -272,10 +284,10 @@ class KRUForecaster(SequenceEstimator):
 
     def _fit_parts(self, series: list[Values], exogenous: list[Values] | None) -> None:
         levels = [Level.of(values, relative=self.relative_) for values in series]
-        self._train(cut(series, exogenous, levels, self.context_, self._ahead))
+        self._train(cut(series, exogenous, levels, self.context_, self._ahead), "final")
 
-    def _train(self, windows: Windows) -> None:
-        """The linear part, then the network on what it leaves."""
+    def _train(self, windows: Windows, part: str) -> bool:
+        """The linear part, then the network on what it leaves; whether that was interrupted."""
         targets = windows.targets.astype(np.float64)
         self.linear_ = np.zeros((0, targets.shape[1]))
         if self.linear:
@@ -298,7 +310,11 @@ class KRUForecaster(SequenceEstimator):
                 output_size=left.shape[1],
             )
 
-        self._fit(task, inputs, left, (inputs.shape[2], left.shape[1]))
+        # Never from the weights of the last fit, which may have seen what is held out here.
+        outcome = self._fit(
+            task, inputs, left, (inputs.shape[2], left.shape[1]), part=part, from_weights=False
+        )
+        return outcome.trainer is not None
 
     def _network(self, inputs: NDArray[np.float32]) -> Values:
         """What the network adds for windows (context, N, D), (N, ahead)."""

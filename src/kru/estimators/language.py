@@ -1,5 +1,6 @@
 """Language models of any text, by characters or bytes."""
 
+import hashlib
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kru.estimators.fitting import train, training_settings
+from kru.estimators.fitting import saved_in, train, training_settings
 from kru.estimators.network import FACTORED, NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
@@ -43,7 +44,7 @@ class KRULanguageModel(BaseEstimator):
         window: steps through which a gradient flows; the state is carried further.
         learning_rate, recurrent_learning_rate, penalty, average: see `KRUClassifier`.
         validation_fraction: the part of the text, in eight pieces, that is held out to choose the best weights.
-        patience, device, random_state, verbose, warm_start: see `KRUClassifier`.
+        patience, device, random_state, verbose, warm_start, folder: see `KRUClassifier`.
 
     Attributes:
         vocabulary_: the symbols.
@@ -87,6 +88,7 @@ class KRULanguageModel(BaseEstimator):
         random_state: Any = None,
         verbose: int = 0,
         warm_start: bool = False,
+        folder: str | Path | None = None,
     ) -> None:
         self.kind = kind
         self.units = units
@@ -109,6 +111,7 @@ class KRULanguageModel(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.folder = folder
 
     def fit(self, X: Text, y: None = None) -> Self:
         """Train on a text; Ctrl-C ends it early, with a fitted model."""
@@ -165,6 +168,7 @@ class KRULanguageModel(BaseEstimator):
             name=type(self).__name__,
             start=start,
             trainer=trainer,
+            saved=saved_in(self, hashlib.sha256(codes.tobytes()).hexdigest()),
         )
         self.vocabulary_ = vocabulary
         self.network_, self.network_settings_ = outcome.network, settings

@@ -1,6 +1,7 @@
 """Regression: values that belong to a sequence."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +52,8 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         random_state: an integer for results that repeat exactly.
         verbose: 1 for a progress bar.
         warm_start: whether `fit` continues from the weights of the last one, after Ctrl-C exactly where it stopped.
+        folder: where `fit` writes a checkpoint every 30 seconds and after Ctrl-C. With `warm_start`, a fit with the
+            same settings and data continues exactly from it, in another process too.
 
     Attributes:
         network_: the trained `kru.nn.model.SequenceModel`.
@@ -99,6 +102,7 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         random_state: Any = None,
         verbose: int = 0,
         warm_start: bool = False,
+        folder: str | Path | None = None,
     ) -> None:
         self.kind = kind
         self.units = units
@@ -127,6 +131,7 @@ class KRURegressor(RegressorMixin, SequenceEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.folder = folder
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on sequences and their values, (cases,) or (cases, targets); Ctrl-C ends it early."""

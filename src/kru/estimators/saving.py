@@ -61,17 +61,45 @@ def save(estimator: Any, path: str | Path) -> None:
     settings = {
         "format": FORMAT,
         "version": kru.__version__,
-        "class": type(estimator).__name__,
-        "parameters": {name: plain(value, name) for name, value in estimator.get_params(deep=False).items()},
+        **describe(estimator),
         "network": asdict(estimator.network_settings_),
         "masks": [name for name, scaling in estimator._scalings().items() if scaling.mask],
         "vocabulary": None if vocabulary is None else list(vocabulary.symbols),
         "fitted": estimator._fitted(),
-        "columns": asdict(getattr(estimator, "columns_", Columns())),
     }
     text = json.dumps(settings, ensure_ascii=False)
     metadata = {KEY: text, "sha256": checksum(text, tensors), "format": "pt"}
     write_atomically(Path(path), to_bytes(tensors, metadata=metadata))
+
+
+def describe(estimator: Any) -> dict[str, Any]:
+    """Class, constructor arguments and columns of an estimator, for JSON."""
+    # Where a fit keeps its checkpoints is a matter of one machine.
+    parameters = {**estimator.get_params(deep=False), "folder": None}
+    return {
+        "class": type(estimator).__name__,
+        "parameters": {name: plain(value, name) for name, value in parameters.items()},
+        "columns": asdict(getattr(estimator, "columns_", Columns())),
+    }
+
+
+def described(stored: dict[str, Any]) -> Any:
+    """The estimator of `describe`, not fitted."""
+    from kru.estimators import ESTIMATORS
+
+    wrong = mismatches(stored, {"class": str, "parameters": dict})
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}: missing or of another type")
+    if stored["class"] not in ESTIMATORS:
+        raise ValueError(f"expected one of {', '.join(ESTIMATORS)}, got {stored['class']!r}")
+    estimator = ESTIMATORS[stored["class"]]()
+    unknown = set(stored["parameters"]) - set(estimator.get_params(deep=False))
+    if unknown:
+        raise ValueError(f"parameters: expected those of {stored['class']}, got {', '.join(sorted(unknown))}")
+    estimator.set_params(**{name: unplain(value) for name, value in stored["parameters"].items()})
+    estimator.set_params(folder=None)
+    estimator.columns_ = read_columns(stored.get("columns"))
+    return estimator
 
 
 def load(path: str | Path, device: str = "cpu") -> Any:
@@ -89,8 +117,6 @@ def load(path: str | Path, device: str = "cpu") -> Any:
 
 
 def _read(file: Any, device: str) -> Any:
-    from kru.estimators import ESTIMATORS
-
     metadata = file.metadata() or {}
     text = metadata.get(KEY)
     if text is None:
@@ -99,8 +125,6 @@ def _read(file: Any, device: str) -> Any:
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise ValueError(f"expected format {FORMAT}, got another, perhaps from a newer version")
     shape: dict[str, Shape] = {
-        "class": str,
-        "parameters": dict,
         "network": dict,
         "masks": [str],
         "fitted": dict,
@@ -108,8 +132,6 @@ def _read(file: Any, device: str) -> Any:
     wrong = mismatches(settings, shape)
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: missing or of another type")
-    if settings["class"] not in ESTIMATORS:
-        raise ValueError(f"expected one of {', '.join(ESTIMATORS)}, got {settings['class']!r}")
     network = _network_settings(settings["network"])
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     _expect_sizes(network, sum(prod(shape) for shape in shapes.values()))
@@ -123,14 +145,7 @@ def _read(file: Any, device: str) -> Any:
     tensors: Tensors = {name: file.get_tensor(name) for name in shapes}
     if checksum(text, tensors) != metadata.get("sha256"):
         raise ValueError("the checksum differs: the file is damaged or was changed")
-    estimator = ESTIMATORS[settings["class"]]()
-    known = estimator.get_params(deep=False)
-    unknown = set(settings["parameters"]) - set(known)
-    if unknown:
-        raise ValueError(
-            f"parameters: expected those of {settings['class']}, got {', '.join(sorted(unknown))}"
-        )
-    estimator.set_params(**{name: unplain(value) for name, value in settings["parameters"].items()})
+    estimator = described(settings)
     estimator.set_params(device=device)
     estimator.network_settings_ = network
     with torch.random.fork_rng(devices=[]):
@@ -143,7 +158,6 @@ def _read(file: Any, device: str) -> Any:
     vocabulary = settings.get("vocabulary")
     estimator.vocabulary_ = None if vocabulary is None else _vocabulary(vocabulary)
     estimator._restore(settings["fitted"], _scalings(tensors, settings["masks"]))
-    estimator.columns_ = read_columns(settings.get("columns"))
     return estimator
 
 

@@ -1,5 +1,6 @@
 """A user's arrays as a task of the trainer."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -80,6 +81,22 @@ class ArrayTask(SequenceTask):
             mean = weights[training % self._cases].mean()
             self._weights = torch.from_numpy((weights / mean).astype(np.float32))
         self._splits = {"train": training, "valid": held_out, "test": held_out[:0]}
+
+    def digest(self) -> str:
+        """SHA-256 of all data, and of what is held out."""
+        arrays = [
+            self._inputs,
+            self._lengths,
+            self._targets,
+            self._weights,
+            *map(torch.from_numpy, self._splits.values()),
+        ]
+        sha = hashlib.sha256()
+        for array in arrays:
+            if array is not None:
+                sha.update(f"{array.dtype} {tuple(array.shape)}".encode())
+                sha.update(array.contiguous().numpy().tobytes())
+        return sha.hexdigest()
 
     def size(self, split: Split) -> int:
         return len(self._splits[split])

@@ -1,5 +1,6 @@
 """`kru fit DATA -o MODEL`."""
 
+import shutil
 import sys
 import time
 import warnings
@@ -88,12 +89,12 @@ class Options:
     """part of the data that is held out to choose the best weights"""
     patience: int | None = None
     """validation rounds to wait for an improvement"""
-    seed: Annotated[int, tyro.conf.arg(aliases=["--random-state"])] = 0
-    """random seed"""
+    seed: Annotated[int | None, tyro.conf.arg(aliases=["--random-state"])] = None
+    """random seed; 0 by default"""
     test: Annotated[Path | None, tyro.conf.arg(metavar="DATA")] = None
     """data to measure the model on at the end"""
     warm_start: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """continue from the weights in MODEL"""
+    """continue a training that was interrupted, exactly, or one that was complete from the weights in MODEL"""
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """no progress bar"""
 
@@ -126,6 +127,10 @@ def run(arguments: Sequence[str]) -> int:
             kind, reason = guess_kind(options.data, columns)
             print(f"{kind}: {reason} (--as chooses another)", file=sys.stderr)
         estimator = _new(kind, options)
+    folder = training_folder(options.out)
+    estimator.set_params(folder=folder)
+    if not options.warm_start:
+        shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -136,19 +141,26 @@ def run(arguments: Sequence[str]) -> int:
         if issubclass(warning.category, UserWarning):
             interrupted |= str(warning.message).startswith("fit: interrupted")
             print(f"kru fit: {' '.join(str(warning.message).split())}", file=sys.stderr)
-    estimator.verbose = 0
+    estimator.set_params(verbose=0, warm_start=False)
     estimator.save(options.out)
+    if not interrupted:
+        shutil.rmtree(folder, ignore_errors=True)
     settings = estimator.network_settings_
     print(
         f"{options.out}: {type(estimator).__name__}, {settings.units} units of {settings.kind}, "
         f"{estimator.n_parameters_:,} parameters; {estimator.n_steps_:,} steps in {seconds:,.0f} s"
     )
     if interrupted:
-        print("kru fit: interrupted; --warm-start continues from the saved weights", file=sys.stderr)
+        print("kru fit: interrupted; --warm-start continues where it stopped", file=sys.stderr)
         return 130
     if options.test is not None:
         print(score_line(estimator, options.test))
     return 0
+
+
+def training_folder(model: Path) -> Path:
+    """Where the checkpoints of a fit are until the model is complete."""
+    return model.with_name(f"{model.name}.training")
 
 
 def _new(kind: str, options: Options) -> Any:
@@ -168,19 +180,27 @@ def _new(kind: str, options: Options) -> Any:
         given["symbols"] = "bytes"
         if kind != "text":
             raise ValueError(f"bytes: expected --as text, got --as {kind}")
-    made = classes[kind](random_state=options.seed, verbose=int(not options.quiet))
+    made = classes[kind](random_state=options.seed or 0, verbose=int(not options.quiet))
     _set(made, given, kind)
     return made
 
 
 def _continued(options: Options) -> Any:
-    """The estimator in the file MODEL, ready to continue with the budget that was given."""
-    if estimator_path(options.out) is None:
-        raise ValueError(f"warm-start: expected a fitted model to continue from, got none at {options.out}")
-    estimator = load_estimator(options.out)
+    """The estimator of an interrupted training, or the one in the file MODEL, with the options that were given."""
+    from kru.estimators.fitting import interrupted_estimator
+
+    estimator = interrupted_estimator(training_folder(options.out))
+    if estimator is None:
+        if estimator_path(options.out) is None:
+            raise ValueError(
+                f"warm-start: expected a fitted model to continue from, got none at {options.out}"
+            )
+        estimator = load_estimator(options.out)
+        if type(estimator).__name__ == "KRUForecaster":
+            raise ValueError(
+                f"warm-start: expected a forecaster whose training was interrupted, got a complete one, {options.out}"
+            )
     name = type(estimator).__name__
-    if "warm_start" not in estimator.get_params():
-        raise ValueError(f"warm-start: expected a classifier, a regressor or a language model, got {name}")
     known = estimator.get_params()
     for option, value in _given(options, (*NETWORK, "missing", "features")).items():
         before = known.get(option)
@@ -192,7 +212,9 @@ def _continued(options: Options) -> Any:
                 "--warm-start to start anew"
             )
     _set(estimator, _given(options, TRAINING), name)
-    estimator.set_params(warm_start=True, verbose=int(not options.quiet), random_state=options.seed)
+    estimator.set_params(warm_start=True, verbose=int(not options.quiet))
+    if options.seed is not None:
+        estimator.set_params(random_state=options.seed)
     return estimator
 
 
@@ -221,21 +243,21 @@ def _fit(estimator: Any, options: Options, columns: Any) -> None:
     from kru.estimators.sources import read_labelled
 
     path = options.data
+    estimator.columns_ = columns
     if isinstance(estimator, KRULanguageModel):
         estimator.fit(read_language_text(estimator, path))
     elif isinstance(estimator, KRUForecaster):
         series = read_series_file(path, columns)
-        columns = replace(columns, target=series.target)
+        estimator.columns_ = replace(columns, target=series.target)
         known = None
         if series.X is not None:
             known = [x[:, : len(y)] for x, y in zip(series.X, series.y, strict=True)]
         estimator.fit(series.y, known)
     else:
         numbers = isinstance(estimator, KRURegressor)
-        data, columns = read_labelled(path, columns, missing=estimator.missing, numbers=numbers)
+        data, estimator.columns_ = read_labelled(path, columns, missing=estimator.missing, numbers=numbers)
         _choose_features(estimator, options, data)
         estimator.fit(data.X, data.y)
-    estimator.columns_ = columns
 
 
 def _choose_features(estimator: Any, options: Options, data: Any) -> None:
