@@ -16,7 +16,7 @@ from kru.ops import bindings, scan
 from kru.ops.chain import chain_scan
 from kru.ops.chain.reference import chain_scan_reference
 from kru.ops.chain.stages import Fourier, Permutation, Rotations, adjoint, apply, from_program, to_program
-from kru.ops.scan.native import SMALL_INPUT
+from kru.ops.scan.contract import SMALL_INPUT
 
 from .scan_cases import threads
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kru.ops import scan
-from kru.ops.scan import native as scan_native
+from kru.ops.scan import contract
 
 from .scan_cases import (
     CELLS,
@@ -155,7 +155,7 @@ def test_large_table_of_symbols(cell: tuple[str, str, str], monkeypatch: pytest.
     """Symbols of a table too large for a gradient in each thread are looked up before the kernel."""
     case = ScanCase(*cell, inputs="symbols", lengths="unsorted", batch=5)
     inside = evaluate(case, run_scan)
-    monkeypatch.setattr(scan_native, "SMALL_TABLE", 0)
+    monkeypatch.setattr(contract, "SMALL_TABLE", 0)
     outside = evaluate(case, run_scan)
     assert_equal(outside, inside, TOLERANCE[case.dtype], case)
     assert_three_ways(case)

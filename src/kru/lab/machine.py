@@ -15,7 +15,7 @@ import torch
 
 import kru
 from kru.lab.data import data_directory
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 
 EXTRAS = {"optuna": "sweep", "onnx": "export", "tensorboard": "tensorboard"}
 """Packages that commands need besides those that are always installed, and the extra that brings each."""
@@ -43,7 +43,7 @@ def versions() -> str:
             f"kru {kru.__version__}",
             f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}",
             f"native kernels: {native}",
-            f"GPU kernels: {_gpu()}",
+            f"GPU kernels: {gpu.status()}",
             f"threads: {threads} of {_cores()} cores",
         ]
     )
@@ -164,16 +164,6 @@ def arithmetic() -> float | None:
 def _cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _gpu() -> str:
-    if importlib.util.find_spec("kru.ops.kron.triton") is None:
-        return "none in this version"
-    if importlib.util.find_spec("triton") is None:
-        return "none (Triton is not installed)"
-    if not torch.cuda.is_available():
-        return "none (torch sees no GPU)"
-    return f"Triton on {torch.cuda.get_device_name()}"
 
 
 def _shown(folder: Path) -> str:

@@ -18,7 +18,7 @@ from kru.lab.recipes.settings import Recipe
 from kru.lab.trainer import RecipeTrainer, recipe_header, recipe_in
 from kru.nn.kinds import ModelSettings
 from kru.nn.model import SequenceModel, Sizes, build_model
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 from kru.optim.parameters import parameter_count
 from kru.training.checkpoint import read_tensors, write_tensors
 from kru.training.evaluate import evaluate
@@ -79,7 +79,7 @@ def make_result(trainer: RecipeTrainer, metrics: Path, stopped: str) -> dict[str
         "seed": recipe.seed,
         "command": trainer.command or command_line(recipe, trainer.source),
         "commit": commit(),
-        "machine": machine(),
+        "machine": machine(trainer.processes.device),
         "measure": task.measure.name,
         "lower_is_better": task.measure.lower_is_better,
         "baseline": _rounded(task.baseline),
@@ -206,9 +206,13 @@ def commit() -> str:
     return head + ("+" if changed else "")
 
 
-def machine() -> dict[str, Any]:
-    """What the run was made on, without anything that names it."""
+def machine(device: torch.device | None = None) -> dict[str, Any]:
+    """What the run was made on, without anything that names it; of a GPU, what it is called and what ran on it."""
+    graphics = {}
+    if device is not None and device.type == "cuda":
+        graphics = {"gpu": torch.cuda.get_device_name(device), "gpu_kernels": gpu.status()}
     return {
+        **graphics,
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

@@ -29,7 +29,7 @@ def unpack(input: Tensor | PackedSequence, *, batch_first: bool, name: str) -> S
     if isinstance(input, PackedSequence):
         # Padding restores the order in which the sequences came, in which the caller's states are too.
         padded, lengths = pad_packed_sequence(input)
-        return Sequences(padded, lengths.to(padded.device), True)
+        return Sequences(padded, lengths.to(padded.device, non_blocking=padded.is_cuda), True)
     if not isinstance(input, Tensor):
         raise TypeError(f"input: expected a tensor or a PackedSequence, got {type(input).__name__}")
     dims = 2 if input.dtype in SYMBOL_DTYPES else 3
@@ -48,7 +48,7 @@ def with_lengths(sequences: Sequences, lengths: Tensor) -> Sequences:
     """A padded batch with the number of real steps of each sequence."""
     if not sequences.is_batched or sequences.lengths is not None:
         raise ValueError("lengths: expected none for a PackedSequence or without a batch, got some")
-    return sequences._replace(lengths=lengths.to(sequences.x.device))
+    return sequences._replace(lengths=lengths.to(sequences.x.device, non_blocking=sequences.x.is_cuda))
 
 
 def unpack_reset(reset: Tensor, sequences: Sequences, *, batch_first: bool) -> Tensor:

@@ -14,7 +14,7 @@ def active_steps(lengths: Tensor | None, part: Tensor) -> Tensor | None:
     if lengths is None:
         return None
     times = torch.arange(len(part), device=part.device).unsqueeze(1)
-    return (times < lengths.to(part.device)).to(part.dtype).unsqueeze(-1)
+    return (times < lengths.to(part.device, non_blocking=part.is_cuda)).to(part.dtype).unsqueeze(-1)
 
 
 def restarts(reset: Tensor | None, lengths: Tensor | None, *, reverse: bool) -> Tensor | None:
@@ -26,7 +26,7 @@ def restarts(reset: Tensor | None, lengths: Tensor | None, *, reverse: bool) -> 
         return None
     if lengths is not None:  # beyond the end the state stays what it is
         times = torch.arange(len(reset), device=reset.device).unsqueeze(1)
-        reset = reset & (times < lengths.to(reset.device))
+        reset = reset & (times < lengths.to(reset.device, non_blocking=reset.is_cuda))
     if reverse:
         reset = torch.cat([reset[1:], torch.zeros_like(reset[:1])])
     return reset.unsqueeze(-1)

@@ -29,6 +29,13 @@ IGNORED = -100
 _ORDER = 0x6F72646572
 
 
+def moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A tensor on a device. From pinned memory a GPU copies it without keeping the program waiting."""
+    if torch.device(device).type == "cuda" and tensor.is_cpu:
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
 @dataclass(frozen=True)
 class Batch:
     """A batch of sequences, time first.
@@ -48,8 +55,8 @@ class Batch:
     carry: bool = False
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch with inputs and targets on `device`."""
-        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
+        """The same batch with inputs and targets on `device`. A GPU copies them while the program goes on."""
+        return replace(self, inputs=moved(self.inputs, device), targets=moved(self.targets, device))
 
     def part(self, columns: slice, *, last_only: bool) -> "Batch":
         """Some of the sequences, without the steps after the end of the longest of them.

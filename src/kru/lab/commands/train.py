@@ -44,7 +44,7 @@ class Options:
     tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """also write TensorBoard events"""
     device: Literal["cpu", "cuda"] = "cpu"
-    """device; the native kernels run on the CPU only"""
+    """device: cpu, or cuda for an NVIDIA or AMD GPU"""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from kru.ops.chain import native  # noqa: F401 (registers the operator)
 from kru.ops.chain.reference import chain_scan_reference
 from kru.ops.chain.stages import Stage, to_program
 from kru.ops.scan.checks import check_scan_values
-from kru.ops.scan.native import input_kind
+from kru.ops.scan.contract import input_kind
 from kru.ops.scan.reference import input_part
 
 

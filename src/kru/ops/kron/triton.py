@@ -115,12 +115,15 @@ def _stages(x: Rows, y: Rows, matrices: Sequence[Tensor], *, adjoint: bool, add:
 
 
 def tile_of(p: int, q: int, columns: int) -> dict[str, int]:
-    """Rows, depth and columns of a tile. The units that multiply matrices want at least 16 of each."""
-    return {
-        "BP": 16 if p <= 16 else 32 if p <= 32 else 64,
-        "BQ": 16 if q <= 16 else 32,
-        "BC": 16 if columns <= 16 else 32 if columns <= 32 else 64,
-    }
+    """Rows, depth and columns of a tile. The units that multiply matrices want at least 16 of each.
+
+    With up to 8 columns, they are not used, and a tile is one of BP x BQ x BC products.
+    """
+    if columns > 8:
+        return {"BP": 16 if p <= 16 else 32, "BQ": 16 if q <= 16 else 32, "BC": 16}
+    width = 1 << (columns - 1).bit_length()
+    deep = {1: 64, 2: 64, 4: 32, 8: 16}[width]
+    return {"BP": 16 if p <= 16 else 32, "BQ": min(deep, max(2, 1 << (q - 1).bit_length())), "BC": width}
 
 
 def forward(x: Tensor, factors: Sequence[Tensor]) -> Tensor:

@@ -109,8 +109,8 @@ def stage_tile(
     ADDS and `add`, y is added to.
     """
     tiles: tl.constexpr = (P + BP - 1) // BP
-    p = (tile % tiles).to(tl.int32) * BP + tl.arange(0, BP)
-    column = (tile // tiles).to(tl.int64) * BC + tl.arange(0, BC)
+    p = (tile % tiles) * BP + tl.arange(0, BP)
+    column = (tile // tiles) * BC + tl.arange(0, BC)
     row = column // (L * R)
     l = (column // R) % L  # noqa: E741 (as in the formula)
     r = column % R
@@ -120,10 +120,10 @@ def stage_tile(
     kept = (p < P)[:, None] & inside[None, :]
     re = tl.zeros((BP, BC), tl.float32)
     im = re
-    if ADDS:
-        re = tl.load(target, mask=kept & add, other=0.0)
-        if COMPLEX:
-            im = tl.load(target + y_plane, mask=kept & add, other=0.0)
+    if BC < 16:
+        # Too few columns for the units that multiply matrices: all products of a tile, added up in the end.
+        re_sum = tl.zeros((BP, BQ, BC), tl.float32)
+        im_sum = re_sum
     for start in range(0, Q, BQ):
         q = start + tl.arange(0, BQ)
         w_at = w + ((q[None, :] * P + p[:, None]) if ADJOINT else (p[:, None] * Q + q[None, :]))
@@ -132,15 +132,30 @@ def stage_tile(
         x_mask = (q < Q)[:, None] & inside[None, :]
         w_re = tl.load(w_at, mask=w_mask, other=0.0)
         x_re = tl.load(x_at, mask=x_mask, other=0.0)
-        re = tl.dot(w_re, x_re, re, input_precision="ieee")
         if COMPLEX:
             w_im = tl.load(w_at + P * Q, mask=w_mask, other=0.0)
             x_im = tl.load(x_at + x_plane, mask=x_mask, other=0.0)
             if ADJOINT:
                 w_im = -w_im
-            re = tl.dot(-w_im, x_im, re, input_precision="ieee")
-            im = tl.dot(w_re, x_im, im, input_precision="ieee")
-            im = tl.dot(w_im, x_re, im, input_precision="ieee")
+        if BC < 16:
+            re_sum += w_re[:, :, None] * x_re[None, :, :]
+            if COMPLEX:
+                re_sum -= w_im[:, :, None] * x_im[None, :, :]
+                im_sum += w_re[:, :, None] * x_im[None, :, :] + w_im[:, :, None] * x_re[None, :, :]
+        else:
+            re = tl.dot(w_re, x_re, re, input_precision="ieee")
+            if COMPLEX:
+                re = tl.dot(-w_im, x_im, re, input_precision="ieee")
+                im = tl.dot(w_re, x_im, im, input_precision="ieee")
+                im = tl.dot(w_im, x_re, im, input_precision="ieee")
+    if BC < 16:
+        re = tl.sum(re_sum, 1)
+        if COMPLEX:
+            im = tl.sum(im_sum, 1)
+    if ADDS:
+        re += tl.load(target, mask=kept & add, other=0.0)
+        if COMPLEX:
+            im += tl.load(target + y_plane, mask=kept & add, other=0.0)
     tl.store(target, re, mask=kept)
     if COMPLEX:
         tl.store(target + y_plane, im, mask=kept)

@@ -1,4 +1,4 @@
-"""The recurrence over time: arguments checked here, computed by the native kernels or the fallback."""
+"""The recurrence over time: arguments checked here, computed by native or GPU kernels or the fallback."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 from kru.ops.scan import native  # noqa: F401 (registers the operator)
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.checks import check_scan_arguments, check_scan_types, check_scan_values
@@ -98,11 +98,9 @@ def scan(
         reverse,
     )
     check_scan_types(arguments)
-    fast = (
-        bindings.library is not None
-        and x.is_cpu
-        and len(factors)
-        and factors[0].dtype in bindings.REAL_DTYPES
+    fast = len(factors) and (
+        (bindings.library is not None and x.is_cpu and factors[0].dtype in bindings.REAL_DTYPES)
+        or (x.device == factors[0].device and gpu.runs(factors[0]))
     )
     if fast and (torch.compiler.is_compiling() or not bindings.transforming()):
         keep = torch.is_grad_enabled() and any(

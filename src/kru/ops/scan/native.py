@@ -1,82 +1,22 @@
-"""The recurrence on the native kernels, registered with torch: operator, shapes for tracing, gradient."""
+"""The recurrence registered with torch: operator, native kernels for the CPU, shapes for tracing, gradient."""
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from kru.ops import bindings
+from kru.ops import bindings, gpu
 from kru.ops.higher_order import differentiable_gradients
+from kru.ops.precision import without_autocast
 from kru.ops.registration import register
 from kru.ops.scan.arguments import DIFFERENTIABLE, TENSORS, ScanArguments
 from kru.ops.scan.cells import CELLS, NONLINEARITIES
 from kru.ops.scan.checks import check_scan_arguments, check_scan_values, check_wants
+from kru.ops.scan.contract import Gradients, Kept, input_kind, keeps_part, kept_shapes, map_gradients
 from kru.ops.scan.fallback import scan_fallback
 from kru.ops.scan.reference import input_part
-
-SMALL_INPUT = 16
-"""Inputs of up to this many values are multiplied inside the kernel, larger ones by one matrix product for all
-steps."""
-SMALL_TABLE = 1 << 21
-"""Symbols are looked up inside the kernel while the input map has at most this many entries: each thread keeps a
-gradient of that size."""
-
-
-class Gradients(NamedTuple):
-    """The gradients that arrive at the results, None where nothing depends on one."""
-
-    dstates: Tensor | None
-    dh: Tensor | None
-    dc: Tensor | None
-
-
-class Kept(NamedTuple):
-    """What the backward pass needs besides the arguments: the input part or the gates in `reserve`, and the cells."""
-
-    states: Tensor
-    reserve: Tensor
-    cells: Tensor
-
-
-def input_kind(x: Tensor, weight: Tensor | None) -> int:
-    """How the input reaches the kernel: PART, a_t computed before, or DENSE or SYMBOLS, multiplied inside."""
-    if weight is None:
-        return bindings.PART
-    if x.is_floating_point():
-        return bindings.DENSE if 0 < x.shape[2] <= SMALL_INPUT else bindings.PART
-    return bindings.SYMBOLS if 0 < weight.numel() <= SMALL_TABLE else bindings.PART
-
-
-def _kept_shapes(arguments: ScanArguments) -> dict[str, tuple[int, ...]]:
-    """Shapes of `Kept`. The reserve has the gates, or a_t where that is computed before the kernel and z is needed."""
-    steps, batch, state = arguments.steps, arguments.batch, arguments.state
-    reserve: tuple[int, ...] = (0,)
-    if arguments.has_gates:
-        reserve = (steps, batch, arguments.gates * state)
-    elif _keeps_part(arguments):
-        reserve = (steps, batch, state)
-    return {
-        "states": (steps, batch, state),
-        "reserve": reserve,
-        "cells": (steps, batch, state) if arguments.has_gates else (0,),
-    }
-
-
-def _keeps_part(arguments: ScanArguments) -> bool:
-    """Whether a_t is kept for the backward pass: where it was computed before the kernel and z is needed again.
-
-    With modReLU or a leak, the state does not always tell the derivative.
-    """
-    x, weight, inner = arguments.x, arguments.weight, arguments.has_inner_bias
-    if (
-        arguments.has_gates
-        or not (inner or arguments.leak is not None)
-        or input_kind(x, weight) != bindings.PART
-    ):
-        return False
-    return weight is not None or (arguments.bias is not None and not inner)
 
 
 class _Call:
@@ -133,11 +73,13 @@ def _forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """states, h, c and, if `keep`, what the backward pass needs: the input part or the gates, and the cells."""
     *given, keep = flat
     arguments = ScanArguments(*given)
+    if gpu.ON_CPU and gpu.runs(arguments.factors[0]):
+        return _gpu_forward_op(*flat)
     check_scan_arguments(arguments)
     check_scan_values(arguments.x, arguments.weight, arguments.lengths)
     x, weight, bias = arguments.x, arguments.weight, arguments.bias
     like = arguments.factors[0]
-    shapes = _kept_shapes(arguments)
+    shapes = kept_shapes(arguments)
     last = shapes["states"][1:]
     part = None
     if input_kind(x, weight) == bindings.PART:
@@ -155,7 +97,7 @@ def _forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         own = part is not None and part.data_ptr() != x.data_ptr()
         reserve = part if own else bindings.empty(shapes["reserve"], like)  # type: ignore[assignment]
         call.set(gates=reserve, cells=cells)
-    elif keep and part is not None and _keeps_part(arguments):
+    elif keep and part is not None and keeps_part(arguments):
         reserve = part
     call.set(bias=bias, states=states, h=h)
     if arguments.has_memory:
@@ -168,7 +110,7 @@ def _forward_fake(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     *given, keep = flat
     arguments = ScanArguments(*given)
     check_scan_arguments(arguments)
-    new, shapes = arguments.factors[0].new_empty, _kept_shapes(arguments)
+    new, shapes = arguments.factors[0].new_empty, kept_shapes(arguments)
     last = shapes["states"][1:]
     return (
         new(shapes["states"]),
@@ -189,6 +131,8 @@ def _unflattened(flat: Sequence[Any]) -> tuple[ScanArguments, Gradients, Kept, l
 def _backward_op(*flat: Any) -> list[Tensor]:
     """Gradients of what is `DIFFERENTIABLE` and of each factor; those not wanted are empty."""
     arguments, incoming, kept, wants = _unflattened(flat)
+    if gpu.ON_CPU and gpu.runs(arguments.factors[0]):
+        return _gpu_backward_op(*flat)
     check_scan_arguments(arguments)
     check_scan_values(arguments.x, arguments.weight, arguments.lengths)
     _check_backward(arguments, incoming, kept)
@@ -197,7 +141,7 @@ def _backward_op(*flat: Any) -> list[Tensor]:
     inner = arguments.has_inner_bias
     part = None
     if kind == bindings.PART:
-        part = kept.reserve if weight is not None or _keeps_part(arguments) else x
+        part = kept.reserve if weight is not None or keeps_part(arguments) else x
     call = _Call(arguments, part)
     call.set(bias=arguments.bias if inner or kind != bindings.PART else None)
     call.set(states=kept.states, dstates=incoming.dstates, dh=incoming.dh)
@@ -213,7 +157,7 @@ def _backward_op(*flat: Any) -> list[Tensor]:
         for t, want in zip(inputs, wants, strict=True)
     ]
     own = len(DIFFERENTIABLE)
-    dx, dweight, dbias, dfactors = out[0], out[1], out[2], out[own:]
+    dx, dfactors = out[0], out[own:]
     if any(wants[own:]):
         gradients = call.shapes.pointers(
             *[t.data_ptr() if want else None for t, want in zip(dfactors, wants[own:], strict=True)]
@@ -242,23 +186,37 @@ def _backward_op(*flat: Any) -> list[Tensor]:
         call.set(dpart=dpart)
     call.run("backward")
     if dpart is not None:
-        rows = dpart.flatten(0, 1)
-        if wants[2] and not inner:
-            torch.sum(rows, 0, out=dbias)
-        if weight is not None and wants[1]:
-            if x.is_floating_point():
-                torch.mm(rows.t(), x.flatten(0, 1), out=dweight)
-            else:
-                table = rows.new_zeros(weight.shape[1], weight.shape[0])
-                dweight.copy_(table.index_add_(0, x.flatten().to(torch.int64), rows).t())
-        if weight is not None and wants[0]:
-            torch.mm(rows, weight, out=dx.flatten(0, 1))
+        map_gradients(arguments, dpart, {name[1:]: tensor for name, tensor in wanted.items()})
     return out
+
+
+def _gpu_forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    *given, keep = flat
+    arguments = ScanArguments(*given)
+    check_scan_arguments(arguments)
+    gpu.check(arguments.factors[0])
+    from kru.ops.scan import triton
+
+    triton.check_values(arguments)
+    with without_autocast(arguments.x.device.type):
+        return triton.forward(arguments, keep)
+
+
+def _gpu_backward_op(*flat: Any) -> list[Tensor]:
+    arguments, incoming, kept, wants = _unflattened(flat)
+    check_scan_arguments(arguments)
+    gpu.check(arguments.factors[0])
+    _check_backward(arguments, incoming, kept)
+    check_wants(wants, arguments.differentiable)
+    from kru.ops.scan import triton
+
+    with without_autocast(arguments.x.device.type):
+        return triton.backward(arguments, incoming, kept, wants)
 
 
 def _check_backward(arguments: ScanArguments, incoming: Gradients, kept: Kept) -> None:
     """Shapes and dtypes of what the forward pass kept and of the gradients that arrive."""
-    like, shapes = arguments.factors[0], _kept_shapes(arguments)
+    like, shapes = arguments.factors[0], kept_shapes(arguments)
     last = shapes["states"][1:]
     expected = {"dstates": shapes["states"], "dh": last, "dc": last if arguments.has_memory else (0,)}
     for name, tensor in incoming._asdict().items():
@@ -330,10 +288,12 @@ register(
     _forward_fake,
     _backward,
     _setup_context,
+    gpu=_gpu_forward_op,
 )
 register(
     f"scan_backward(Tensor? dstates, Tensor? dh, Tensor? dc, {_INPUTS}, Tensor states, Tensor reserve, "
     f"Tensor cells, {_SETTINGS}, bool[] wants) -> Tensor[]",
     _backward_op,
     _backward_fake,
+    gpu=_gpu_backward_op,
 )
