@@ -1,4 +1,4 @@
-# make demo | test | bench | lint | sanitize | arm64 | wheels | lock: each sets up what it needs.
+# make demo | test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | lock: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -9,7 +9,7 @@ PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 # Every file is compared with its hash, but for torch: docs/releasing.md says why.
 LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test bench lint sanitize arm64 wheels lock clean
+.PHONY: setup demo test bench lint sanitize arm64 wheels docs docs-check site lock clean
 
 setup: $(VENV)/.ready
 
@@ -124,6 +124,31 @@ WHEELS ?=
 wheels: $(PACKAGING)/.ready
 	@echo "Building and checking five wheels: about ten minutes on two cores."
 	@$(PACKAGING)/bin/python packaging/wheels.py $(WHEELS)
+
+# The documentation site, in build/docs/site. The examples of the gallery run only if they have changed.
+DOCS = build/docs/site
+$(VENV)/.docs: $(VENV)/.demo locks/docs.txt
+	@echo "Adding what the documentation needs to $(VENV) (Sphinx, scikit-learn, ...): half a minute, once."
+	@$(LOCKED) locks/docs.txt
+	@touch $@
+
+docs: $(VENV)/.docs
+	@echo "Building the site; the examples of its gallery run the first time: about four minutes on two cores."
+	@$(BIN)/python docs/site/build.py $(DOCS)
+	@echo "Built: $(DOCS)/index.html"
+
+# The site in Chromium, as a reader with a large screen and one with a phone sees it.
+$(VENV)/.browser: $(VENV)/.docs locks/browser.txt
+	@$(LOCKED) locks/browser.txt
+	@touch $@
+
+docs-check: docs $(VENV)/.browser
+	@$(BIN)/python docs/site/check.py $(DOCS)
+
+# The site on localhost:8000, with the page of examples/browser.
+PORT ?= 8000
+site: docs
+	@$(BIN)/python docs/site/serve.py $(DOCS) --port $(PORT)
 
 lock: $(PACKAGING)/.ready
 	@$(PACKAGING)/bin/python packaging/lock.py

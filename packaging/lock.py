@@ -1,6 +1,6 @@
 """`make lock`: the whole closure of what the set-up commands install, with the hashes of every file of each package.
 
-python packaging/lock.py
+python packaging/lock.py [NAME ...]
 
 Left out are torch and the GPU libraries that some of its builds bring: which build is taken (for the CPU, CUDA or
 ROCm; from PyPI or from a folder that pip is configured with) is the machine's choice, and each has other files. torch's
@@ -13,7 +13,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOCKS = {"demo": [], "test": ["--extra", "dev"], "wheels": []}
+LOCKS = {
+    "demo": [],
+    "test": ["--extra", "dev"],
+    "docs": ["--extra", "docs"],
+    "browser": [],
+    "wheels": [],
+}
+TOOLS = {"browser": ["playwright"], "wheels": ["build", "ziglang", "uv"]}
+"""Locks of tools, which the project itself has no part in."""
 BUILD = ["scikit-build-core", "cmake", "ninja"]
 """What builds the kernels; the set-up commands build without isolation, so that these are locked too."""
 NOT_LOCKED = re.compile(r"(torch|nvidia-|cuda-)")
@@ -22,9 +30,10 @@ FOR_TESTS = re.compile(r"triton")
 
 
 def main() -> int:
-    for name, options in LOCKS.items():
-        needed = "\n".join(["build", "ziglang", "uv"] if name == "wheels" else BUILD)
-        sources = ["-", *([] if name == "wheels" else ["pyproject.toml"])]
+    for name in sys.argv[1:] or LOCKS:
+        options = LOCKS[name]
+        needed = "\n".join(TOOLS.get(name, BUILD))
+        sources = ["-", *([] if name in TOOLS else ["pyproject.toml"])]
         command = [
             sys.executable,
             "-m",

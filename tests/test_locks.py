@@ -20,7 +20,7 @@ def pins(path: Path) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("lock", "extra"), [("demo", None), ("test", "dev")])
+@pytest.mark.parametrize(("lock", "extra"), [("demo", None), ("test", "dev"), ("docs", "docs")])
 def test_locks_follow_the_project(lock: str, extra: str | None) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
@@ -31,8 +31,8 @@ def test_locks_follow_the_project(lock: str, extra: str | None) -> None:
         assert locked.get(name, versions) == versions, f"{name}: run `make lock`"
 
 
-@pytest.mark.parametrize("lock", ["demo", "test", "wheels"])
+@pytest.mark.parametrize("lock", ["demo", "test", "docs", "browser", "wheels"])
 def test_every_package_has_hashes(lock: str) -> None:
     entries = re.split(r"^(?=\w)", (ROOT / "locks" / f"{lock}.txt").read_text(), flags=re.MULTILINE)[1:]
-    assert len(entries) > 5
+    assert len(entries) > 1
     assert all("--hash=sha256:" in entry for entry in entries)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kru.estimators.data import Cases, align, is_table, join, read_cases, read_symbols
 from kru.estimators.fitting import Outcome, budget, saved_in, train, training_settings
+from kru.estimators.hub import HubMethods
 from kru.estimators.network import READOUTS, NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
@@ -32,7 +33,7 @@ HOLD_OUT_FROM = 1000
 """Cases from which on validation_fraction="auto" holds some of them out."""
 
 
-class SequenceEstimator(BaseEstimator):
+class SequenceEstimator(HubMethods, BaseEstimator):
     """A recurrent network with one output for each sequence; see `KRUClassifier` and `KRURegressor`."""
 
     network_: SequenceModel

@@ -44,8 +44,9 @@ class KRUForecaster(SequenceEstimator):
         linear: whether there is a linear part.
         calibration_fraction: the part of each series that is first held out.
         kind, units, factors, max_parameters, layers, dropout: the network, see `KRUClassifier`.
-        steps, epochs, batch_size, learning_rate, recurrent_learning_rate, penalty, average, device, random_state,
-            verbose: its training, see `KRUClassifier`.
+        steps, epochs, batch_size, learning_rate, recurrent_learning_rate, penalty, average: its training, see
+            `KRUClassifier`.
+        device, random_state, verbose: see `KRUClassifier`.
         warm_start, folder: with both, a fit that was interrupted continues exactly from its last checkpoint; see
             `KRUClassifier`.
 

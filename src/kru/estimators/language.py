@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kru.estimators.fitting import saved_in, train, training_settings
+from kru.estimators.hub import HubMethods
 from kru.estimators.network import FACTORED, NetworkSettings, choose_settings, count_parameters
 from kru.estimators.saving import save
 from kru.estimators.scaling import Scaling
@@ -29,7 +30,7 @@ Text = str | bytes
 LARGEST_FACTOR = 16
 
 
-class KRULanguageModel(BaseEstimator):
+class KRULanguageModel(HubMethods, BaseEstimator):
     """Predicts each character of a text from those before it, with a recurrent network.
 
     The vocabulary is that of the training text, and is saved with the model. Other characters count as one unknown

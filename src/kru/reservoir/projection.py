@@ -12,20 +12,18 @@ from kru.reservoir.checks import check_size
 class KroneckerProjection:
     """x -> sqrt(M / k) (H ⊗ ... ⊗ H)[rows] (signs * x), H = [[1, 1], [1, -1]] / sqrt(2), M the next power of two.
 
-        The product is orthogonal and its entries all have the same size. So k random rows of it, behind random signs,
+    The product is orthogonal and its entries all have the same size. So k random rows of it, behind random signs,
     keep the distances between any n points within 1 ± eps with high probability, for k of the order of log(n) / eps^2.
 
     Args:
-            features: S, the size of the vectors; they are padded with zeros to M.
-            components: k <= M.
-            seed: of signs and rows.
+        features: S, the size of the vectors; they are padded with zeros to M.
+        components: k <= M.
+        seed: of signs and rows.
 
-        >>> import math
-
-    import torch
-        >>> projection = KroneckerProjection(1000, 256, seed=0)
-        >>> projection(torch.ones(3, 1000)).shape
-        torch.Size([3, 256])
+    >>> import torch
+    >>> projection = KroneckerProjection(1000, 256, seed=0)
+    >>> projection(torch.ones(3, 1000)).shape
+    torch.Size([3, 256])
     """
 
     def __init__(self, features: int, components: int, *, seed: int | None = None) -> None:
