@@ -10,7 +10,7 @@ from torch import nn
 import kru
 from kru.export import Exportable, javascript
 
-from .cases import BIDIRECTIONAL, STREAMS, build, inputs
+from .cases import BIDIRECTIONAL, STREAMS, build, inputs, state_tuple
 from .compiled import run, tool
 from .test_modules import LABELS, OWN, Own, case, steps_of
 
@@ -96,6 +96,24 @@ def test_streams_are_apart_and_run_is_all_steps(tmp_path) -> None:
     whole, apart = json.loads(printed[0])
     assert whole == apart
     assert printed[1:] == [f"x: expected 3 values, got {got}" for got in ("1", "undefined", "undefined")]
+
+
+@pytest.mark.parametrize("name", ["complex", "lstm"])
+def test_state_is_a_copy_of_every_layer(name: str, tmp_path) -> None:
+    layer = build(STREAMS[name])
+    [file] = javascript(layer, tmp_path / "js").files
+    x = inputs(layer, 4)
+    script = (
+        f"import {{ run, state, step }} from {json.dumps(file.as_uri())};"
+        f"run({json.dumps(x.tolist())}); const before = state(); step([1, 2, 3]);"
+        "console.log(JSON.stringify(before.map(({ h, c }) => [Array.from(h), Array.from(c)])));"
+    )
+    found = json.loads(run(tool("node"), "--input-type=module", "-e", script))
+    with torch.no_grad():
+        states = state_tuple(layer(x[:, None])[1])
+    for index, (h, c) in enumerate(found):
+        for actual, expected in zip((h, c), states, strict=False):
+            np.testing.assert_allclose(actual, expected[index, 0], rtol=0, atol=1e-5)
 
 
 def test_two_directions_are_refused(tmp_path) -> None:

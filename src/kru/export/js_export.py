@@ -17,7 +17,8 @@ def javascript(
 
     `reset()` starts a sequence, `step(x)` takes D values, or one symbol, and returns `{ outputs }`, with labels
     also `label` and, where outputs are probabilities, `probabilities`. `run(sequence)` is reset and all steps: the
-    last result, or one result for each step if the model has an output for each. `create()` makes further streams.
+    last result, or one result for each step if the model has an output for each. `state()` copies the state of each
+    layer. `create()` makes further streams.
     A bidirectional model has no step.
 
     Args:

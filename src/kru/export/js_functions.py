@@ -9,37 +9,58 @@ BASE = """
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
 const sigmoid = (z) => 1 / (1 + Math.exp(-z));
 
-// The product of a row of a matrix with x from `start` on.
-function dot(w, row, x, start) {
+// The product of a row of a matrix with x.
+function dot({ values, columns }, row, x) {
   let sum = 0;
-  for (let q = 0, at = row * w.columns; q < w.columns; q++) sum += w.values[at + q] * x[start + q];
-  return w.scale ? sum * w.scale[row] : sum;
+  for (let q = 0, at = row * columns; q < columns; q++) sum += values[at + q] * x[q];
+  return sum;
 }
 
 // y[p, m] = sum_q W[p, q] x[m, q] for one factor after the other, each of which moves its index to the front.
 function kronecker(factors, x, complex) {
   for (const w of factors) {
-    const y = (w.out ??= new Float32Array((x.length / w.columns) * w.rows));
-    const half = complex ? x.length / 2 : x.length;
-    const count = half / w.columns;
-    for (let m = 0; m < count; m++) {
-      const at = m * w.columns;
-      for (let p = 0; p < w.rows; p++) {
-        y[p * count + m] = dot(w, p, x, at) - (complex ? dot(w, w.rows + p, x, half + at) : 0);
-        if (complex) {
-          y[(w.rows + p) * count + m] = dot(w, p, x, half + at) + dot(w, w.rows + p, x, at);
-        }
-      }
-    }
+    const { rows, columns, values } = w;
+    const y = (w.out ??= new Float32Array((x.length / columns) * rows));
+    if (complex) complexFactor(values, rows, columns, x, y);
+    else realFactor(values, rows, columns, x, y);
     x = y;
   }
   return x;
 }
 
+function realFactor(values, rows, columns, x, y) {
+  const count = x.length / columns;
+  for (let p = 0; p < rows; p++) {
+    for (let m = 0, at = 0; m < count; m++, at += columns) {
+      let sum = 0;
+      for (let q = 0, row = p * columns; q < columns; q++) sum += values[row + q] * x[at + q];
+      y[p * count + m] = sum;
+    }
+  }
+}
+
+// The imaginary rows of W follow the real ones; so do the imaginary parts of x and y.
+function complexFactor(values, rows, columns, x, y) {
+  const half = x.length / 2, count = half / columns, imaginary = rows * columns;
+  for (let p = 0; p < rows; p++) {
+    for (let m = 0, at = 0; m < count; m++, at += columns) {
+      let re = 0, im = 0;
+      for (let q = 0, row = p * columns; q < columns; q++, row++) {
+        const a = values[row], b = values[imaginary + row], u = x[at + q], v = x[half + at + q];
+        re += a * u - b * v;
+        im += a * v + b * u;
+      }
+      y[p * count + m] = re;
+      y[(rows + p) * count + m] = im;
+    }
+  }
+}
+
 // W h of a gate, a sum of Kronecker products.
 function recurrent(layer, gate, h) {
   const [first, ...others] = layer.gates[gate].map((factors) => kronecker(factors, h, layer.complex));
-  return others.length ? first.map((value, i) => others.reduce((sum, y) => sum + y[i], value)) : first;
+  for (const y of others) for (let i = 0; i < y.length; i++) first[i] += y[i];
+  return first;
 }
 
 // U x + bias of all gates; a symbol x is a column of U.
@@ -47,17 +68,23 @@ function inputPart(layer, x) {
   const { weight: w, bias, nonlinearity } = layer;
   const a = (layer.a ??= new Float32Array(w.rows));
   for (let i = 0; i < w.rows; i++) {
-    const part = typeof x === "number"
-      ? w.values[i * w.columns + x] * (w.scale ? w.scale[i] : 1)
-      : dot(w, i, x, 0);
+    const part = typeof x === "number" ? w.values[i * w.columns + x] : dot(w, i, x);
     a[i] = part + (bias && nonlinearity !== "modrelu" ? bias[i] : 0);
   }
   return a;
 }
 
-const affine = (w, bias) => (x) =>
-  Float32Array.from({ length: w.rows }, (_, i) => dot(w, i, x, 0) + (bias ? bias[i] : 0));
+const affine = (w, bias) => (x) => {
+  const y = new Float32Array(w.rows);
+  for (let i = 0; i < w.rows; i++) y[i] = dot(w, i, x) + (bias ? bias[i] : 0);
+  return y;
+};
 """
+
+SCALED_ROWS = (
+    "const scaledRows = (values, columns, scale) =>\n"
+    "  Float32Array.from(values, (value, at) => value * scale[Math.floor(at / columns)]);"
+)
 
 CELLS = {
     "elman": f"""
@@ -202,8 +229,11 @@ export function create() {
     return model.pooling === "all" ? results : results.at(-1);
   }
 
+  /** The state of each layer, `{ h, c }` as Float32Array; complex layers have real parts first. A copy. */
+  const state = () => states.map(({ h, c }) => ({ h: h.slice(), c: c.slice() }));
+
   reset();
-  return { reset, step, run };
+  return { reset, step, run, state };
 }
 
 function read(x) {
@@ -211,8 +241,7 @@ function read(x) {
   if (symbols) {
     if (!Number.isInteger(x) || x < 0 || x >= inputs) throw new RangeError(`x: expected 0 to ${inputs - 1}, got ${x}`);
     if (!w) return x;
-    const row = w.values.subarray(x * w.columns, (x + 1) * w.columns);
-    return Float32Array.from(row, (value) => value * (w.scale ? w.scale[x] : 1));
+    return w.values.subarray(x * w.columns, (x + 1) * w.columns);
   }
   if (typeof x === "number" && inputs === 1) return Float32Array.of(x);
   if (x?.length !== inputs) throw new RangeError(`x: expected ${inputs} values, got ${x?.length}`);
@@ -229,5 +258,5 @@ function scaled(x, before) {
   return Float32Array.from([...zeroed, ...Array.from(x, (value) => Number(Number.isNaN(value)))]);
 }
 
-export const { reset, step, run } = create();
+export const { reset, step, run, state } = create();
 """
