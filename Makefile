@@ -1,4 +1,5 @@
-# make demo | test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | lock: each sets up what it needs.
+# make demo | test | page | browser-test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | compat |
+# lock: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 # Every file is compared with its hash, but for torch: docs/releasing.md says why.
 LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test bench lint sanitize arm64 wheels docs docs-check site lock clean
+.PHONY: setup demo test page browser-test bench lint sanitize arm64 wheels compat docs docs-check site lock clean
 
 setup: $(VENV)/.ready
 
@@ -38,6 +39,22 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# One HTML file, which holds two trained networks and needs no server.
+page: $(VENV)/.demo
+	@$(BIN)/python examples/browser/build.py
+
+$(VENV)/.browser: $(VENV)/.demo locks/browser.txt
+	@echo "Adding Playwright to $(VENV): half a minute, once."
+	@$(LOCKED) locks/browser.txt
+	@touch $@
+
+# `make test` skips these tests where Chromium or Playwright is missing.
+browser-test: $(VENV)/.ready $(VENV)/.browser
+	@command -v chromium chromium-browser google-chrome > /dev/null || { \
+	  echo "make browser-test: no Chromium here; on Debian: apt-get install chromium" >&2; exit 1; }
+	@echo "Running the page and exported models in Chromium: about a minute."
+	$(BIN)/python -m pytest tests/browser
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
@@ -138,10 +155,6 @@ docs: $(VENV)/.docs
 	@echo "Built: $(DOCS)/index.html"
 
 # The site in Chromium, as a reader with a large screen and one with a phone sees it.
-$(VENV)/.browser: $(VENV)/.docs locks/browser.txt
-	@$(LOCKED) locks/browser.txt
-	@touch $@
-
 docs-check: docs $(VENV)/.browser
 	@$(BIN)/python docs/site/check.py $(DOCS)
 
