@@ -160,7 +160,7 @@ docs-check: docs $(VENV)/.browser
 
 # The site on localhost:8000, with the page of examples/browser.
 PORT ?= 8000
-site: docs
+site: docs page
 	@$(BIN)/python docs/site/serve.py $(DOCS) --port $(PORT)
 
 lock: $(PACKAGING)/.ready

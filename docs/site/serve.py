@@ -1,11 +1,11 @@
-"""Serve the documentation and the page of examples/browser on localhost: python docs/site/serve.py SITE --port 8000"""
+"""Serve the documentation and the page that `make page` writes on localhost: python docs/site/serve.py SITE --port 8000"""
 
 import argparse
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "examples" / "browser"
+PAGE = Path(__file__).parents[2] / "build" / "page"
 
 
 class Handler(SimpleHTTPRequestHandler):
