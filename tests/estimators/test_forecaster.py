@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from kru.estimators import KRUForecaster, backtest, load
+from kru.estimators.spread import Spread, bound
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -124,3 +125,51 @@ def test_a_regression_that_explodes_is_not_chosen() -> None:
     y = np.exp(np.arange(160) / 6) * (1 + 0.1 * rng.normal(size=160))
     found = KRUForecaster(60, units=8, steps=5, random_state=0, calibration_fraction=0.4).fit(y)
     assert np.isfinite(found.predict()).all()
+
+
+def growing_noise(count: int) -> np.ndarray:
+    """A cycle whose noise is proportional to its level."""
+    rng = np.random.default_rng(1)
+    level = 10 + 8 * np.sin(np.arange(count) / 8)
+    return level + 0.15 * level * rng.normal(size=count)
+
+
+def test_gaussian_intervals_follow_the_level(tmp_path):
+    y = growing_noise(700)
+    model = small(horizon=2, steps=20).fit(y[:400])
+    assert model.spread_ is not None
+    result = backtest(model, y, start=400)
+    widths = (result.upper - result.lower)[:, 0]
+    level = 10 + 8 * np.sin(result.origins / 8)
+    assert np.corrcoef(widths, level)[0, 1] > 0.8
+    constant = small(horizon=2, steps=20, interval="constant").fit(y[:400])
+    assert constant.spread_ is None
+    np.testing.assert_array_equal(constant.predict(), model.predict())
+
+    def unevenness(tested) -> float:
+        inside = (tested.lower <= tested.actual) & (tested.actual <= tested.upper)
+        return abs(inside[level > 10].mean() - inside[level <= 10].mean())
+
+    assert unevenness(result) < unevenness(backtest(constant, y, start=400)) - 0.05
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_interval(y), model.predict_interval(y))
+    with pytest.raises(ValueError, match="interval: expected one of auto, constant, gaussian, got 'wide'"):
+        small(interval="wide").fit(y)
+
+
+def test_a_spread_finds_the_deviations():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(4000, 3))
+    sigma = np.exp(0.5 + 0.7 * features[:, 0] - 0.3 * features[:, 2])
+    spread = Spread.fit(features, sigma[:, None] * rng.normal(size=(4000, 1)))
+    np.testing.assert_allclose(spread.sigma(features)[:, 0] / sigma, 1, atol=0.5)
+    # Outside of what was seen the deviation stays what it is at the border.
+    far = np.array([[100.0, 0, 0], [features[:, 0].max(), 0, 0]])
+    assert spread.sigma(far)[0] == pytest.approx(spread.sigma(far)[1])
+
+
+def test_bounds_of_few_overlapping_errors():
+    scores = np.arange(1.0, 21)[:, None] * np.array([1, -1, 1, 1])
+    # ceil(0.5 * (1 + h / 20) * 20) of 20 ordered scores: 11, 11, 12, 12.
+    assert bound(scores, 0.5).tolist() == [11, 11, 12, 12]
+    assert bound(scores, 0.99).tolist() == [20, 20, 20, 20]

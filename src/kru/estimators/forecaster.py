@@ -12,10 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from kru.estimators.base import SequenceEstimator
 from kru.estimators.linear import candidates, features, ridge
 from kru.estimators.scaling import Scaling
+from kru.estimators.spread import INTERVALS, Spread, bound, likelier, spread_features
 from kru.estimators.task import Regression
 from kru.estimators.windows import Level, Values, Windows, column, cut, read_exogenous, read_series
 from kru.export.source import Exportable
 
+FEWEST = 20
+"""Windows from which a deviation that depends on the window can be fitted."""
 TREND = 0.2
 """relative="auto" without a linear part: a series whose steps are below this part of its deviation has a trend."""
 
@@ -43,6 +46,9 @@ class KRUForecaster(SequenceEstimator):
             errors of the linear part on what is held out.
         linear: whether there is a linear part.
         calibration_fraction: the part of each series that is first held out.
+        interval: how wide prediction intervals are. "constant": the same for every window. "gaussian": in proportion to
+            a deviation that depends on the window's level and recent changes, fitted by maximum likelihood. "auto"
+            takes the one under which the errors on what was held out are likelier.
         kind, units, factors, max_parameters, layers, dropout: the network, see `KRUClassifier`.
         steps, epochs, batch_size, learning_rate, recurrent_learning_rate, penalty, average: its training, see
             `KRUClassifier`.
@@ -53,7 +59,9 @@ class KRUForecaster(SequenceEstimator):
     Attributes:
         linear_, lags_: weights (features, outputs) of the linear part, and how many past values it reads.
         blend_: the weight of the network, from 0 to 1.
-        residuals_: errors on what was held out, (origins, horizon), in units of each series' scale.
+        residuals_: errors on what was held out, (origins, horizon), in units of each series' scale, or of the deviation
+            that `spread_` says.
+        spread_: the `kru.estimators.spread.Spread` of "gaussian" intervals, else None.
 
     >>> import numpy as np
     >>> from kru.estimators import KRUForecaster
@@ -80,6 +88,7 @@ class KRUForecaster(SequenceEstimator):
         relative: bool | str = "auto",
         linear: bool = True,
         calibration_fraction: float = 0.2,
+        interval: str = "auto",
         kind: str = "kru-gru",
         units: int | None = 32,
         factors: Any = None,
@@ -105,6 +114,7 @@ class KRUForecaster(SequenceEstimator):
         self.relative = relative
         self.linear = linear
         self.calibration_fraction = calibration_fraction
+        self.interval = interval
         self.kind = kind
         self.units = units
         self.factors = factors
@@ -168,9 +178,9 @@ class KRUForecaster(SequenceEstimator):
         """Bounds between which each value lies with probability `level`, from the errors on held-out data."""
         if not 0 < level < 1:
             raise ValueError(f"level: expected above 0 and below 1, got {level!r}")
-        forecasts, scales = self._forecast(y, X)
-        lower, upper = _conformal(self.residuals_, level)
-        bounds = Interval(forecasts + scales[:, None] * lower, forecasts + scales[:, None] * upper)
+        forecasts, sigma = self._forecast(y, X)
+        half = sigma * bound(self.residuals_, level)
+        bounds = Interval(forecasts - half, forecasts + half)
         return Interval(bounds.lower[0], bounds.upper[0]) if self._single(y) else bounds
 
     def exportable(self) -> Exportable:
@@ -182,6 +192,8 @@ class KRUForecaster(SequenceEstimator):
             raise ValueError(f"strategy: expected direct or recursive, got {self.strategy!r}")
         if not isinstance(self.horizon, int) or self.horizon < 1:
             raise ValueError(f"horizon: expected a positive integer, got {self.horizon!r}")
+        if self.interval not in INTERVALS:
+            raise ValueError(f"interval: expected one of {', '.join(INTERVALS)}, got {self.interval!r}")
         if self.context is not None and self.context < 1:
             raise ValueError(f"context: expected a positive integer or None, got {self.context!r}")
 
@@ -235,8 +247,17 @@ class KRUForecaster(SequenceEstimator):
             left = after.targets - features(after.inputs, self.lags_) @ self.linear_
             self.blend_ = float(np.clip((network * left).sum() / max((network**2).sum(), 1e-300), 0, 1))
         whole = self._later(series, exogenous, levels, ends, self.horizon_)
-        forecasts = self._ahead_of(whole.inputs, self._once, self.relative_)
-        self.residuals_ = whole.targets - forecasts
+        errors = whole.targets - self._ahead_of(whole.inputs, self._once, self.relative_)
+        self.spread_ = None
+        shortest = min(map(len, before))
+        if self.interval != "constant" and shortest >= self.context_ + self.horizon_ + FEWEST:
+            fitted = cut(before, exogenous, levels, self.context_, self.horizon_)
+            known = fitted.targets - self._ahead_of(fitted.inputs, self._once, self.relative_)
+            spread = Spread.fit(spread_features(fitted.inputs, fitted.bases), known.astype(np.float64))
+            sigma = spread.sigma(spread_features(whole.inputs, whole.bases))
+            if self.interval == "gaussian" or likelier(errors, sigma):
+                self.spread_, errors = spread, errors / sigma
+        self.residuals_ = errors
         return interrupted
 
     def _linear_errors(
@@ -358,7 +379,7 @@ class KRUForecaster(SequenceEstimator):
         return np.stack(forecasts, axis=1)
 
     def _forecast(self, y: Any, X: Any) -> tuple[Values, Values]:
-        """Forecasts (series, horizon), and the scale of each series."""
+        """Forecasts (series, horizon), and the unit of their errors, of the same shape."""
         check_is_fitted(self, "network_")
         if y is None:
             series = [np.array(values) for values in self.history_]
@@ -391,9 +412,14 @@ class KRUForecaster(SequenceEstimator):
                 x = self.exogenous_scaling_.standardise(arrays[index].T).T
             columns.append(column(window, x, len(values) - 1, level, self.horizon_))
             bases.append(level.base(window))
-        forecasts = self._ahead_of(np.stack(columns, axis=1).astype(np.float32), self._once, self.relative_)
-        scales = np.array([level.scale for level in levels])
-        return forecasts * scales[:, None] + np.array(bases)[:, None], scales
+        inputs = np.stack(columns, axis=1).astype(np.float32)
+        forecasts = self._ahead_of(inputs, self._once, self.relative_)
+        scales = np.array([level.scale for level in levels])[:, None]
+        sigma = np.ones_like(forecasts)
+        if self.spread_ is not None:
+            means = np.array([level.mean for level in levels])
+            sigma = self.spread_.sigma(spread_features(inputs, (np.array(bases) - means) / scales[:, 0]))
+        return forecasts * scales + np.array(bases)[:, None], sigma * scales
 
     def _single(self, y: Any) -> bool:
         if y is None:
@@ -415,6 +441,9 @@ class KRUForecaster(SequenceEstimator):
             "lags": self.lags_,
             "linear": self.linear_.tolist(),
             "residuals": self.residuals_.tolist(),
+            "spread": None
+            if self.spread_ is None
+            else {name: value.tolist() for name, value in vars(self.spread_).items()},
             "history": self.history_,
             "levels": [list(level) for level in self.levels_],
         }
@@ -432,17 +461,22 @@ class KRUForecaster(SequenceEstimator):
         if self.linear and len(self.linear_) != self.lags_ + self._ahead * channels + 1:
             raise ValueError(f"linear: expected weights of {self.lags_} values, got {len(self.linear_)}")
         self.residuals_ = np.array(fitted["residuals"], dtype=np.float64).reshape(-1, self.horizon_)
+        self.spread_ = _stored_spread(fitted.get("spread"), self.horizon_)
         self.history_ = [[float(value) for value in values] for values in fitted["history"]]
         self.levels_ = [(float(mean), float(scale)) for mean, scale in fitted["levels"]]
         self.scaling_, self.n_channels_ = None, 1
 
 
-def _conformal(residuals: Values, level: float) -> tuple[Values, Values]:
-    """Lower and upper quantiles of the residuals of each step, wide enough for n of them (split conformal)."""
-    count = len(residuals)
-    tail = (1 - level) / 2
-    ordered = np.sort(residuals, axis=0)
-    # Of n + 1 exchangeable errors, the new one is below the k-th of the others with probability k / (n + 1).
-    low = max(0, int(np.floor(tail * (count + 1))) - 1)
-    high = min(count - 1, int(np.ceil((1 - tail) * (count + 1))) - 1)
-    return ordered[low], ordered[high]
+def _stored_spread(stored: Any, horizon: int) -> Spread | None:
+    """The spread in a file; none in one without."""
+    if stored is None:
+        return None
+    parts = {
+        name: np.array(stored[name], dtype=np.float64)
+        for name in ("weights", "centre", "width", "low", "high")
+    }
+    for name, value in parts.items():
+        shape = (horizon, 4) if name == "weights" else (3,)
+        if value.shape != shape or not np.isfinite(value).all():
+            raise ValueError(f"spread: expected finite {name} of shape {shape}, got {value.shape}")
+    return Spread(**parts)

@@ -87,12 +87,14 @@ class Windows:
     Attributes:
         inputs: (context, N, 1 + F * C): the standardised value, and the exogenous ones of the F steps that follow.
         targets: (N, F), standardised.
+        bases: (N,), how far the base of each window is from the mean of its series, in units of the targets.
         scales: (N,), the units of the targets.
         series: (N,), the series that each window is from.
     """
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.float32]
+    bases: Values
     scales: Values
     series: NDArray[np.int64]
 
@@ -106,7 +108,7 @@ def cut(
 ) -> Windows:
     """All windows of `context` values that `ahead` further ones follow."""
     columns: list[NDArray[np.float64]] = []
-    targets, scales, origins = [], [], []
+    targets, bases, scales, origins = [], [], [], []
     for index, (values, level) in enumerate(zip(series, levels, strict=True)):
         x = None if exogenous is None else exogenous[index]
         for last in range(context - 1, len(values) - ahead):
@@ -114,6 +116,7 @@ def cut(
             base = level.base(window)
             columns.append(column(window, x, last, level, ahead))
             targets.append((values[last + 1 : last + 1 + ahead] - base) / level.scale)
+            bases.append((base - level.mean) / level.scale)
             scales.append(level.scale)
             origins.append(index)
     if not columns:
@@ -123,6 +126,7 @@ def cut(
     return Windows(
         np.stack(columns, axis=1).astype(np.float32),
         np.array(targets, dtype=np.float32),
+        np.array(bases),
         np.array(scales),
         np.array(origins, dtype=np.int64),
     )
