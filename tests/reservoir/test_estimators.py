@@ -1,10 +1,10 @@
 """The echo state estimators: they learn, stream as they predict, store exactly, and say what is wrong."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -216,3 +216,37 @@ def test_exported_to_onnx_it_predicts_the_same(kind: str, tmp_path: Path) -> Non
     session = onnxruntime.InferenceSession(tmp_path / "model" / "model_sequence.onnx")
     [found] = session.run(["output"], {"input": u[0, :, None, None].astype(np.float32)})
     np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, t: s["parameters"].update(units=10**9), "expected settings of at most"),
+        (lambda s, t: s["parameters"].update(units=49999, factors=None), "expected settings of at most"),
+        (lambda s, t: s["parameters"].update(layers=10**6), "expected settings of at most"),
+        (lambda s, t: s["parameters"].update(units="8"), "expected units, layers and n_features"),
+        (lambda s, t: s.update(inputs=-1), "expected settings of at most"),
+        (lambda s, t: s.pop("fitted"), "expected the settings of an echo state model"),
+        (lambda s, t: t.pop("readout.weight"), "expected an entry 'readout.weight'"),
+        (lambda s, t: t["mean"].fill_(float("nan")), "mean: expected finite numbers"),
+        (lambda s, t: t.update({"reservoir.bias_l0": torch.zeros(3)}), "size mismatch"),
+    ],
+)
+def test_files_that_ask_for_too_much_or_lack_something(change: Any, message: str, tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    from kru.training.checksum import checksum
+
+    path = str(tmp_path / "m.safetensors")
+    EchoStateRegressor(8, ridge=1.0).fit(*narma(300)).save(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    settings, tensors = json.loads(metadata["settings"]), load_file(path)
+    change(settings, tensors)
+    text = json.dumps(settings)
+    save_file(tensors, path, {**metadata, "settings": text, "sha256": checksum(tensors, text)})
+    with pytest.raises(ValueError, match=message) as caught:
+        EchoStateRegressor.load(path)
+    assert str(caught.value).startswith(path)
+    assert "\n" not in str(caught.value)

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kru.estimators.data import Cases, read_cases
 from kru.reservoir.checks import check_size
+from kru.reservoir.compose import Deep
 from kru.reservoir.echo_state import Array, EchoState
 from kru.reservoir.stepper import Stepper
 from kru.reservoir.sweep import sweep
 
+ORIGINS = 256
+"""So many forecasts of a backtest run side by side."""
 QR_LIMIT = 2048
 """Up to so many features "auto" fits by a triangular factor, whose decompositions then take seconds."""
 
@@ -83,20 +87,77 @@ class EchoStateForecaster(EchoState):
             if len(known) != horizon or not np.isfinite(known).all():
                 raise ValueError(f"X: expected finite values for {horizon} steps, got shape {np.shape(X)}")
             known = (known - self.mean_[self.outputs_ :]) / self.scale_[self.outputs_ :]
-        mean, scale = self.mean_[: self.outputs_], self.scale_[: self.outputs_]
         row = self._inputs(np.concatenate([last, np.zeros(extra)])[None])[:, : self.outputs_]
-        out = torch.empty(horizon, self.outputs_, dtype=torch.float64)
-        stepper, linear = Stepper(self.reservoir_, state), self.linear_
-        for t in range(horizon):
-            inputs = (
-                row if known is None else torch.cat([row, torch.from_numpy(known[t : t + 1]).to(row)], -1)
+        coming = None if known is None else torch.from_numpy(known).unsqueeze(1)
+        forecast: Array = self._free_run(state, row, coming, horizon)[0]
+        return np.asarray(forecast[0]) if self.flat_ else forecast
+
+    @torch.no_grad()
+    def backtest(
+        self, y: Any, X: Any = None, *, horizon: int = 10, start: int | None = None
+    ) -> tuple[Array, Array]:
+        """Forecasts (origins, channels, horizon) of a series from every step on, and what came.
+
+        Args:
+            y: one series, (time,) or (channels, time).
+            X: its known inputs, (channels, time).
+            start: how many values are known at the first origin; None for the washout and one more.
+        """
+        check_size("horizon", horizon)
+        given = _series(y)
+        if len(given) != 1 or given.values.shape[2] != self.outputs_:
+            raise ValueError(f"y: expected one series of {self.outputs_} channels, got shape {np.shape(y)}")
+        values = given.values[:, 0]
+        first = (100 if self.washout is None else self.washout) + 1 if start is None else start
+        count = len(values) - horizon - first + 1
+        if first < 1 or count < 1:
+            raise ValueError(
+                f"y: expected at least {max(first, 1) + horizon} values, those known at the first origin and the "
+                f"horizon, got {len(values)}"
             )
+        cases = self._with_known(Cases(given.values[:-1], given.lengths - 1), X, 1)
+        inputs = self._inputs(cases.values)
+        found = []
+        size: int = self.reservoir_.output_size  # type: ignore[assignment]
+        before = torch.zeros(1, 1, size, dtype=inputs.dtype)
+        for at, states in sweep(self.reservoir_, inputs[: len(values) - horizon], ORIGINS):
+            # The state before input t continues with it: an origin at which t + 1 values are known.
+            begin = max(first - 1, at)
+            states = torch.cat([before, states])
+            before = states[-1:]
+            chosen = states[begin - at : len(states) - 1, 0]
+            if len(chosen) == 0:
+                continue
+            places = torch.arange(begin, begin + len(chosen))
+            known = None
+            if inputs.shape[2] > self.outputs_:
+                ahead = torch.arange(horizon).unsqueeze(1) + places
+                known = inputs[ahead, 0, self.outputs_ :]
+            rows = inputs[places, 0, : self.outputs_]
+            found.append(self._free_run(self._as_state(chosen), rows, known, horizon))
+        actual = np.lib.stride_tricks.sliding_window_view(values[first:], horizon, axis=0)
+        return np.concatenate(found), actual
+
+    def _as_state(self, states: Tensor) -> Any:
+        """Outputs of the reservoir (B, S) as the state that it takes."""
+        if not isinstance(self.reservoir_, Deep):
+            return states.unsqueeze(0)
+        sizes = [layer.output_size for layer in self.reservoir_.reservoirs]
+        return tuple(part.unsqueeze(0) for part in states.split(sizes, -1))  # type: ignore[no-untyped-call]
+
+    def _free_run(self, state: Any, row: Tensor, known: Tensor | None, horizon: int) -> Array:
+        """Forecasts (B, O, horizon) after standardised values (B, O), with known inputs (horizon, B, K)."""
+        mean, scale = self.mean_[: self.outputs_, None], self.scale_[: self.outputs_, None]
+        out = torch.empty(len(row), self.outputs_, horizon, dtype=torch.float64)
+        stepper, linear = Stepper(self.reservoir_, state, batch=len(row)), self.linear_
+        for t in range(horizon):
+            inputs = row if known is None else torch.cat([row, known[t].to(row)], -1)
             states = stepper.step(inputs)
             predicted = linear(self._features(states, inputs))
-            out[t] = predicted[0]
+            out[:, :, t] = predicted
             row = predicted.to(row.dtype)
-        forecast: Array = (out.numpy() * scale + mean).T
-        return forecast[0] if self.flat_ else forecast
+        forecast: Array = out.numpy() * scale + mean
+        return forecast
 
     def one_step(self, y: Any) -> Array:
         """What was predicted for each value of y (channels, time) but the first, from the true ones before it."""

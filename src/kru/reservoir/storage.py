@@ -1,20 +1,33 @@
 """Fitted echo state models as safetensors files: tensors, and settings as JSON."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
+from kru.estimators.columns import Columns, read_columns
+from kru.linalg.factors import prime_factors
 from kru.reservoir.echo_state import EchoState
 from kru.reservoir.equations import Linear
 from kru.training.checksum import checksum
 from kru.training.files import write_atomically
+from kru.training.plain_json import Shape, mismatches, parse_json
 
 FORMAT = "kru echo state 1"
+_MALFORMED = (
+    ValueError,
+    SafetensorError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RuntimeError,
+)
 PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_", "target_scale_")
 """Fitted attributes that are numbers or truth values."""
 
@@ -39,6 +52,7 @@ def save(model: EchoState, path: str) -> None:
         "class": type(model).__name__,
         "parameters": {name: _plain(value) for name, value in model.get_params().items()},
         "fitted": {name: _plain(getattr(model, name)) for name in PLAIN if hasattr(model, name)},
+        "columns": asdict(getattr(model, "columns_", Columns())),
         "inputs": model.readout_inputs_,
         "moments": model.moments_,
     }
@@ -51,25 +65,49 @@ def save(model: EchoState, path: str) -> None:
 
 
 def load(path: str, kind: type[EchoState]) -> EchoState:
-    """Read what `save` wrote; `kind` is the class that is expected, or a base of it."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
-            raise ValueError(
-                f"{path}: expected a file of the format {FORMAT!r}, got {metadata.get('format')!r}"
-            )
-        text = metadata.get("settings", "")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    """Read what `save` wrote; `kind` is the class that is expected, or a base of it.
+
+    Raises:
+        ValueError: the file is another one or damaged; the message says which.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _read(file, kind)
+    except KeyError as error:
+        raise ValueError(f"{path}: expected an entry {error}, got none") from error
+    except _MALFORMED as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _read(file: Any, kind: type[EchoState]) -> EchoState:
+    metadata = file.metadata() or {}
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"expected a file of the format {FORMAT!r}, got {metadata.get('format')!r}")
+    text = metadata.get("settings", "")
+    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     # Files of earlier versions have none.
     if metadata.get("sha256", "") not in ("", checksum(tensors, text)):
         raise ValueError(
-            f"{path}: expected contents with the SHA-256 in its header, got others: the file was damaged or changed"
+            "expected contents with the SHA-256 in its header, got others: the file was damaged or changed"
         )
-    settings = json.loads(text)
+    settings = parse_json(text)
+    shape: dict[str, Shape] = {
+        "class": str,
+        "parameters": dict,
+        "fitted": dict,
+        "inputs": int,
+        "moments": bool,
+    }
+    if not isinstance(settings, dict) or mismatches(settings, shape):
+        raise ValueError("expected the settings of an echo state model, got others")
+    _expect_sizes(
+        settings["parameters"], settings["inputs"], sum(tensor.numel() for tensor in tensors.values())
+    )
+    _expect_finite(tensors)
     known = {one.__name__: one for one in _subclasses()}
     found = known.get(settings["class"])
     if found is None or not issubclass(found, kind):
-        raise ValueError(f"{path}: expected a {kind.__name__}, got a {settings['class']}")
+        raise ValueError(f"expected a {kind.__name__}, got a {settings['class']}")
     model = found(**settings["parameters"])
     model._build(int(settings["inputs"]), bool(settings["moments"]))
     part = "reservoir."
@@ -88,6 +126,7 @@ def load(path: str, kind: type[EchoState]) -> EchoState:
         if name in PLAIN:
             setattr(model, name, value)
     model.errors_ = {}
+    model.columns_ = read_columns(settings.get("columns"))
     if "classes" in settings:
         model.classes_ = np.asarray(settings["classes"])
     if "outputs_" in settings["fitted"]:
@@ -97,6 +136,29 @@ def load(path: str, kind: type[EchoState]) -> EchoState:
         model._state = None if not state else state[0] if model.layers == 1 else state
         model._last = tensors["last"].numpy() if "last" in tensors else None
     return model
+
+
+def _expect_sizes(parameters: dict[str, Any], inputs: int, entries: int) -> None:
+    """Raise if settings ask for more weights than the file has, before a reservoir is drawn."""
+    sizes = [parameters.get(name) for name in ("units", "layers", "n_features")]
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+        raise ValueError(f"expected units, layers and n_features above zero, got {sizes}")
+    units, layers, _ = sizes
+    if units > entries:  # type: ignore[operator]
+        raise ValueError(f"expected settings of at most {entries} weights, got units={units}")
+    factors = parameters.get("factors") or prime_factors(units)  # type: ignore[arg-type]
+    recurrent = sum(int(size) ** 2 for size in factors)
+    weights = units * inputs + (layers - 1) * units**2 + recurrent  # type: ignore[operator]
+    if inputs < 1 or weights > entries:
+        raise ValueError(
+            f"expected settings of at most {entries} weights, got units={units}, layers={layers}"
+        )
+
+
+def _expect_finite(tensors: dict[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
 
 
 def _subclasses() -> list[type[EchoState]]:

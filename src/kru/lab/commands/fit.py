@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from kru.lab.cli import parse
+from kru.lab.commands.echo_state import SETTINGS
+from kru.lab.commands.echo_state import fit as fit_echo_state
 from kru.lab.commands.own_data import estimator_path, load_estimator, read_language_text, score_line
 
 NETWORK = ("kind", "units", "factors", "max_parameters", "layers", "bidirectional", "readout", "dropout")
@@ -40,6 +42,8 @@ class Options:
         Literal["classifier", "regressor", "forecaster", "text"] | None, tyro.conf.arg(name="as")
     ] = None
     """kind of model; by default the data tells"""
+    model: Literal["kru", "echo-state"] = "kru"
+    """trained network, or reservoir whose linear read-out alone is fitted, in closed form"""
     case: str | None = None
     """column with the name of the case; case by default"""
     time: str | None = None
@@ -77,6 +81,20 @@ class Options:
     """what the prediction is read from: the mean of the states, or the last one"""
     dropout: float | None = None
     """probability of dropout before the read-out"""
+    spectral_radius: float | None = None
+    """echo-state: spectral radius of the recurrent matrix"""
+    input_scaling: float | None = None
+    """echo-state: largest input weight"""
+    leak: float | None = None
+    """echo-state: leak rate in (0, 1]; small values make slow units"""
+    bias_scaling: float | None = None
+    """echo-state: largest bias"""
+    ridge: float | None = None
+    """echo-state: strength of the read-out's regularisation; by default chosen by cross-validation"""
+    washout: int | None = None
+    """echo-state: first steps that the read-out does not learn from"""
+    precision: Literal["float64", "float32"] | None = None
+    """echo-state: precision of the states; float32 for models to be exported"""
     steps: int | None = None
     """budget in steps"""
     epochs: int | None = None
@@ -118,6 +136,8 @@ def run(arguments: Sequence[str]) -> int:
         options.exogenous,
         options.label_pattern,
     )
+    if options.model == "echo-state":
+        return fit_echo_state(options, columns)
     kind: str | None = options.kind_of_model
     if options.warm_start:
         estimator = _continued(options)
@@ -173,7 +193,7 @@ def _new(kind: str, options: Options) -> Any:
         "forecaster": estimators.KRUForecaster,
         "text": estimators.KRULanguageModel,
     }
-    given = _given(options, (*NETWORK, *TRAINING, "missing", "horizon"))
+    given = _given(options, (*NETWORK, *TRAINING, "missing", "horizon", *SETTINGS[3:]))
     if options.max_parameters is not None and options.units is None:
         given["units"] = None
     if options.bytes:

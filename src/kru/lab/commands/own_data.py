@@ -5,6 +5,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from kru.lab.commands import echo_state
+
 KEY = "kru.estimator"
 """The entry of a file's metadata by which an estimator is known; `kru.estimators` itself needs scikit-learn."""
 
@@ -18,7 +20,8 @@ def estimator_path(name: Path) -> Path | None:
         if path.is_file():
             try:
                 with safe_open(path, "np") as file:
-                    return path if KEY in (file.metadata() or {}) else None
+                    metadata = file.metadata() or {}
+                    return path if KEY in metadata or _of_echo_state(metadata) else None
             except SafetensorError:
                 return None
     return None
@@ -34,9 +37,18 @@ def load_estimator(name: Path) -> Any:
     if path is None:
         what = "another file" if name.exists() else "no such file"
         raise ValueError(f"{name}: expected a model that `kru fit` has written, got {what}")
+    with safe_open(path, "np") as file:
+        if _of_echo_state(file.metadata() or {}):
+            from kru.reservoir.echo_state import EchoState
+
+            return EchoState.load(str(path))
     from kru.estimators import load
 
     return load(path)
+
+
+def _of_echo_state(metadata: dict[str, str]) -> bool:
+    return metadata.get("format", "").startswith(echo_state.FORMAT)
 
 
 def read_language_text(estimator: Any, path: Path) -> str | bytes:
@@ -53,6 +65,7 @@ def score_line(estimator: Any, path: Path) -> str:
     from kru.estimators import KRUClassifier, KRUForecaster, KRULanguageModel, backtest
     from kru.estimators.series_files import read_series_file
     from kru.estimators.sources import expect_sounds, read_labelled
+    from kru.reservoir import EchoStateClassifier, EchoStateForecaster
 
     if isinstance(estimator, KRULanguageModel):
         text = read_language_text(estimator, path)
@@ -80,9 +93,12 @@ def score_line(estimator: Any, path: Path) -> str:
             f"root mean square error {ahead}; {inside:.1%} within the {LEVEL:.0%} interval "
             f"on {path} ({sum(map(len, errors)):,} forecasts)"
         )
-    classifies = isinstance(estimator, KRUClassifier)
-    data, _ = read_labelled(path, estimator.columns_, missing=estimator.missing, numbers=not classifies)
-    expect_sounds(path, data, estimator.sound_)
+    if isinstance(estimator, EchoStateForecaster):
+        return echo_state.forecast_score(estimator, path)
+    classifies = isinstance(estimator, KRUClassifier | EchoStateClassifier)
+    missing = getattr(estimator, "missing", "error")
+    data, _ = read_labelled(path, estimator.columns_, missing=missing, numbers=not classifies)
+    expect_sounds(path, data, getattr(estimator, "sound_", None))
     if classifies:
         labels, said = np.asarray(data.y), np.asarray(estimator.predict(data.X))
         if not (labels.dtype.kind in "iuf" and said.dtype.kind in "iuf"):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from kru.lab.cli import parse
+from kru.lab.commands import echo_state
 from kru.lab.commands.own_data import LEVEL, load_estimator
 
 BLOCK = 256
@@ -31,6 +32,8 @@ class Options:
     """CSV file to write; standard output by default"""
     proba: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """classifier: the probability of each class as well"""
+    horizon: int | None = None
+    """forecaster by echo states: steps to forecast; 10 by default"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -50,18 +53,25 @@ def run(arguments: Sequence[str]) -> int:
 def _lines(estimator: Any, options: Options) -> Iterator[str]:
     """The file, a few lines at a time."""
     from kru.estimators import KRUForecaster, KRULanguageModel
+    from kru.reservoir import EchoStateForecaster
 
     if isinstance(estimator, KRULanguageModel):
         raise ValueError(
             f"{options.model}: expected a model of sequences or series, got one of text; `kru generate` writes text, "
             "`kru evaluate` measures it"
         )
-    forecasts = isinstance(estimator, KRUForecaster)
+    free_run = isinstance(estimator, EchoStateForecaster)
+    if options.horizon is not None and not free_run:
+        raise ValueError(
+            f"horizon: expected an EchoStateForecaster, got {type(estimator).__name__}, whose fit decides"
+        )
+    forecasts = free_run or isinstance(estimator, KRUForecaster)
     if options.data is None and not forecasts:
         raise ValueError("data: expected a file to predict, got none")
     if options.proba and not hasattr(estimator, "predict_proba"):
         raise ValueError(f"proba: expected a classifier, got {type(estimator).__name__}")
-    for rows in _forecasts(estimator, options) if forecasts else _predictions(estimator, options):
+    read = _forecasts if forecasts else _predictions
+    for rows in read(estimator, options):
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
         yield text.getvalue()
@@ -73,8 +83,9 @@ def _predictions(estimator: Any, options: Options) -> Iterator[list[Row]]:
     from kru.estimators.sources import blocks, expect_sounds, read_unlabelled
 
     assert options.data is not None
-    data = read_unlabelled(options.data, estimator.columns_, missing=estimator.missing)
-    expect_sounds(options.data, data, estimator.sound_)
+    missing, sound = getattr(estimator, "missing", "error"), getattr(estimator, "sound_", None)
+    data = read_unlabelled(options.data, estimator.columns_, missing=missing)
+    expect_sounds(options.data, data, sound)
     header: Row | None = None
     for names, cases in blocks(data, BLOCK):
         try:
@@ -97,6 +108,12 @@ def _predictions(estimator: Any, options: Options) -> Iterator[list[Row]]:
 def _forecasts(estimator: Any, options: Options) -> Iterator[list[Row]]:
     from kru.estimators.series_files import read_series_file
 
+    if echo_state.is_echo_state(estimator):
+        try:
+            yield from echo_state.forecasts(estimator, options.data, options.horizon)
+        except ValueError as error:
+            raise ValueError(f"{options.data or options.model}: {error}") from error
+        return
     y, known, names = None, None, [str(index) for index in range(len(estimator.history_))]
     if options.data is not None:
         series = read_series_file(options.data, estimator.columns_)
