@@ -1,5 +1,7 @@
 """The echo state estimators: they learn, stream as they predict, store exactly, and say what is wrong."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
