@@ -50,69 +50,120 @@ void elman_leak(const T* leak, const T* before, int64_t plane, int planes, int64
     });
 }
 
-template <class T, bool C, class M>
-void elman_forward(const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker, InputPart<T>& input,
-                   int thread, int64_t block_rows, T* h_block, T* z_block) {
-  const kru_scan& call = scan.call;
-  const int64_t n = scan.units, s = scan.state;
-  const T* bias = call.bias == nullptr ? scan.zeros : static_cast<const T*>(call.bias);
-  const T* leak = static_cast<const T*>(call.leak);
-  clear_after_end(scan, call.states, s, thread);
-  for (int64_t first = 0; first < scan.rows(thread); first += block_rows) {
-    Block<T> block(scan, thread, first, block_rows);
+// One thread's way forward through time.
+template <class T, bool C, class M> class ElmanForward {
+ public:
+  ElmanForward(Arena& arena, const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker,
+               InputPart<T>& input, int64_t block_rows)
+      : scan_(scan), matrix_(matrix), worker_(worker), input_(input), n_(scan.units), block_rows_(block_rows) {
     // A single row's state is read where it was written; several rows are kept together in a block of their own.
-    const bool direct = block_rows == 1 && !M::kReadsPastEnd;
-    const int64_t plane = direct ? n : block_rows * n;
-    for (int64_t r = 0; r < block.rows; ++r)
-      for (int c = 0; c < scan.planes; ++c) {
-        const T* h0 = scan.h0(block.order[r]);
-        T* to = h_block + c * plane + r * n;
-        if (h0 != nullptr)
-          __builtin_memcpy(to, h0 + c * n, size_t(n) * sizeof(T));
-        else
-          __builtin_memset(to, 0, size_t(n) * sizeof(T));
+    direct_ = block_rows == 1 && !M::kReadsPastEnd;
+    plane_ = direct_ ? n_ : block_rows * n_;
+    block_ = arena.take<T>(scan.planes * block_rows * n_);
+    z_ = arena.take<T>(scan.planes * block_rows * n_);
+    bias_ = scan.call.bias == nullptr ? scan.zeros : static_cast<const T*>(scan.call.bias);
+    leak_ = static_cast<const T*>(scan.call.leak);
+    // Two steps, as the leak reads the state of the step before.
+    if (scan.call.states == nullptr) window_ = arena.take<T>(2 * block_rows * scan.state);
+  }
+
+  void run(int thread) {
+    const kru_scan& call = scan_.call;
+    const int64_t s = scan_.state, kept = scan_.kept_count(), every = kept > 0 ? call.every : larger(1, scan_.steps);
+    if (call.states != nullptr) clear_after_end(scan_, call.states, s, thread);
+    const Steps<T> states{scan_, s, block_rows_, static_cast<T*>(call.states), window_, 2};
+    for (int64_t first = 0; first < scan_.rows(thread); first += block_rows_) {
+      Block<T> block(scan_, thread, first, block_rows_);
+      for (int64_t r = 0; r < block.rows; ++r) load(r, scan_.first(call.h0, block.order[r]));
+      for (int64_t step = 0; step < block.longest; step += every) {
+        if (kept > 0) store(block, call.kept_h, step / every);
+        steps(block, step, smaller(step + every, block.longest), states);
       }
-    const T* h = h_block;
-    for (int64_t step = 0; step < block.longest; ++step) {
-      const int64_t t = call.reverse ? block.longest - 1 - step : step;
+      for (int64_t k = (block.longest + every - 1) / every; k < kept; ++k)
+        for (int64_t r = 0; r < block.rows; ++r)
+          __builtin_memset(scan_.at(call.kept_h, k, block.order[r], s), 0, size_t(s) * sizeof(T));
+      store(block, call.h, 0);
+    }
+  }
+
+  // The states of steps `from` to `to` - 1, again, from the one that was kept before them.
+  void again(Block<T>& block, int64_t from, int64_t to, const Steps<T>& states) {
+    for (int64_t r = 0; r < block.rows; ++r)
+      load(r, scan_.at(static_cast<const void*>(scan_.call.kept_h), from / scan_.call.every, block.order[r], scan_.state));
+    steps(block, from, to, states);
+  }
+
+ private:
+  void load(int64_t r, const T* from) {
+    for (int c = 0; c < scan_.planes; ++c) {
+      T* to = block_ + c * plane_ + r * n_;
+      if (from != nullptr)
+        __builtin_memcpy(to, from + c * n_, size_t(n_) * sizeof(T));
+      else
+        __builtin_memset(to, 0, size_t(n_) * sizeof(T));
+    }
+    h_ = block_;
+  }
+
+  void store(const Block<T>& block, void* tensor, int64_t at) const {
+    for (int64_t r = 0; r < block.rows; ++r)
+      for (int c = 0; c < scan_.planes; ++c)
+        __builtin_memcpy(scan_.at(tensor, at, block.order[r], scan_.state) + c * n_, h_ + c * plane_ + r * n_,
+                         size_t(n_) * sizeof(T));
+  }
+
+  void steps(Block<T>& block, int64_t from, int64_t to, const Steps<T>& states) {
+    const kru_scan& call = scan_.call;
+    for (int64_t step = from; step < to; ++step) {
+      const int64_t t = block.time(step);
       const int64_t running = block.running(t);
       for (int64_t r = 0; call.reset != nullptr && r < running; ++r) {
-        if (!scan.restarts(t, block.order[r])) continue;
-        if (direct)
-          h = scan.initial;
+        if (!scan_.restarts(t, block.order[r])) continue;
+        if (direct_)
+          h_ = scan_.initial;
         else
-          for (int c = 0; c < scan.planes; ++c)
-            __builtin_memcpy(h_block + c * plane + r * n, scan.initial + c * n, size_t(n) * sizeof(T));
+          load(r, scan_.initial);
       }
-      matrix.apply(worker, running, h, z_block, plane);
+      matrix_.apply(worker_, running, h_, z_, plane_);
       for (int64_t r = 0; r < running; ++r) {
-        const int64_t row = block.order[r];
-        T* out = scan.at(call.states, t, row, s);
-        const int64_t next = call.reverse ? t - 1 : t + 1;
-        const T* ahead = next >= 0 && next < scan.steps ? scan.at(call.states, next, row, s) : out;
-        elman_activate<T, C>(call.nonlinearity, z_block + r * n, plane, input.row(t, row), bias, n, out, ahead);
-        if (leak != nullptr) elman_leak<T>(leak, h + r * n, plane, scan.planes, n, out);
-        if (direct)
-          h = out;
+        T* out = states.at(block, step, r);
+        const T* ahead = step + 1 < block.longest ? states.at(block, step + 1, r) : out;
+        elman_activate<T, C>(call.nonlinearity, z_ + r * n_, plane_, input_.row(t, block.order[r]), bias_, n_, out, ahead);
+        if (leak_ != nullptr) elman_leak<T>(leak_, h_ + r * n_, plane_, scan_.planes, n_, out);
+        if (direct_)
+          h_ = out;
         else
-          for (int c = 0; c < scan.planes; ++c)
-            __builtin_memcpy(h_block + c * plane + r * n, out + c * n, size_t(n) * sizeof(T));
+          load(r, out);
       }
     }
-    for (int64_t r = 0; r < block.rows; ++r)
-      for (int c = 0; c < scan.planes; ++c)
-        __builtin_memcpy(scan.at(call.h, 0, block.order[r], s) + c * n, h + c * plane + r * n, size_t(n) * sizeof(T));
   }
-}
+
+  const ScanCall<T>& scan_;
+  const M& matrix_;
+  typename M::Worker& worker_;
+  InputPart<T>& input_;
+  int64_t n_, block_rows_, plane_;
+  bool direct_;
+  T *block_, *z_, *window_ = nullptr;
+  const T *bias_, *leak_;
+  const T* h_ = nullptr;  // (planes, rows, n), planes plane_ apart
+};
 
 // One thread's part of the backward pass.
 template <class T, bool C, class M> class ElmanBackward {
+  using Forward = ElmanForward<T, C, M>;
+
  public:
   ElmanBackward(Arena& arena, const ScanCall<T>& scan, const M& matrix, typename M::Worker& worker,
                 InputPart<T>& input, int64_t block_rows)
-      : scan_(scan), matrix_(matrix), worker_(worker), input_(input), block_rows_(block_rows) {
+      : scan_(scan), matrix_(matrix), worker_(worker), input_(input), block_rows_(block_rows),
+        states_{scan, scan.state, block_rows, static_cast<T*>(scan.call.states)} {
     n_ = scan.units;
     s_ = scan.state;
+    if (scan.kept_count() > 0) {
+      forward_ = new (arena.take<Forward>(1)) Forward(arena, scan, matrix, worker, input, block_rows);
+      states_.open_window(arena);
+    }
     plane_ = block_rows * n_;
     carry_ = arena.take<T>(scan.planes * plane_);
     dz_block_ = arena.take<T>(scan.planes * plane_);
@@ -138,13 +189,14 @@ template <class T, bool C, class M> class ElmanBackward {
       Block<T> block(scan_, thread, first, block_rows_);
       for (int64_t r = 0; r < block.rows; ++r) move(carry_ + r * n_, call.dh, block.order[r], true);
       for (int64_t step = block.longest - 1; step >= 0; --step) {
-        const int64_t t = call.reverse ? block.longest - 1 - step : step;
+        if (forward_ != nullptr && (step == block.longest - 1 || step % states_.count == states_.count - 1))
+          forward_->again(block, step - step % states_.count, step + 1, states_);
+        const int64_t t = block.time(step);
         const int64_t running = block.running(t);
         for (int64_t r = 0; r < running; ++r) {
           const int64_t row = block.order[r];
-          const int64_t next = call.reverse ? t + 2 : t - 2;
-          ahead_ = scan_.at(static_cast<const void*>(call.states), next >= 0 && next < scan_.steps ? next : t, row, s_);
-          at_nonlinearity(t, row, r);
+          ahead_ = states_.at(block, step >= 2 ? step - 2 : step, r);
+          at_nonlinearity(block, step, r);
           input_.accumulate(t, row, dz_);
           if (dz_ == dz_block_) continue;
           for (int c = 0; c < scan_.planes; ++c)
@@ -152,7 +204,7 @@ template <class T, bool C, class M> class ElmanBackward {
         }
         matrix_.adjoint(worker_, running, dz_block_, carry_, plane_);
         for (int64_t r = 0; scan_.wants_factors && r < running; ++r) {
-          const T* h = state_before(t, block.order[r]);
+          const T* h = before(block, step, r);
           if (h != zeros_)
             matrix_.accumulate(worker_, h, n_, dz_block_ + r * n_, plane_, carry_ + r * n_, plane_);
         }
@@ -193,17 +245,17 @@ template <class T, bool C, class M> class ElmanBackward {
     }
   }
 
-  const T* state_before(int64_t t, int64_t row) const {
-    return scan_.before(scan_.call.states, scan_.call.h0, scan_.initial, t, row);
+  const T* before(const Block<T>& block, int64_t step, int64_t r) const {
+    return state_before(block, states_, scan_.call.kept_h, scan_.call.h0, scan_.initial, step, r);
   }
 
   // dz_ of one row from the gradient that arrives at h_t: the carried one plus that of the output.
-  void at_nonlinearity(int64_t t, int64_t row, int64_t r) {
+  void at_nonlinearity(const Block<T>& block, int64_t step, int64_t r) {
     const kru_scan& call = scan_.call;
-    const T* h = scan_.at(static_cast<const void*>(call.states), t, row, s_);
+    const T* h = states_.at(block, step, r);
     const T* g = carry_ + r * n_;
-    const T* dout = call.dstates == nullptr ? zeros_ : scan_.at(call.dstates, t, row, s_);
-    if (leak_ != nullptr) return at_leak(t, row, r, g, dout);
+    const T* dout = call.dstates == nullptr ? zeros_ : scan_.at(call.dstates, block.time(step), block.order[r], s_);
+    if (leak_ != nullptr) return at_leak(block, step, r, g, dout);
     if (call.nonlinearity != KRU_MODRELU) {
       for (int c = 0; c < scan_.planes; ++c)
         each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
@@ -213,14 +265,14 @@ template <class T, bool C, class M> class ElmanBackward {
         });
       return;
     }
-    if (!modrelu_row<false>(h, g, dout)) modrelu_row<true>(pre_activation(t, row), g, dout);
+    if (!modrelu_row<false>(h, g, dout)) modrelu_row<true>(pre_activation(block, step, r), g, dout);
   }
 
   // The same where h_t = h_{t-1} + leak (s - h_{t-1}), s = sigma(z). Neither s nor z can be had from h_t without loss, so
   // z is computed again. A part of the gradient goes around the nonlinearity and the matrix.
-  void at_leak(int64_t t, int64_t row, int64_t r, const T* g, const T* dout) {
+  void at_leak(const Block<T>& block, int64_t step, int64_t r, const T* g, const T* dout) {
     const int nonlinearity = scan_.call.nonlinearity;
-    const T *z = pre_activation(t, row), *before = previous_;
+    const T *z = pre_activation(block, step, r), *before = previous_;
     each_vector<T>(n_, [&](int64_t i, int64_t part) KRU_LAMBDA {
       const Vec<T> leak = load_part(leak_ + i, part);
       Vec<T> s[2] = {load_part(z + i, part), Vec<T>{}}, change{};
@@ -271,10 +323,10 @@ template <class T, bool C, class M> class ElmanBackward {
     return true;
   }
 
-  const T* pre_activation(int64_t t, int64_t row) {
-    __builtin_memcpy(previous_, state_before(t, row), size_t(s_) * sizeof(T));
+  const T* pre_activation(const Block<T>& block, int64_t step, int64_t r) {
+    __builtin_memcpy(previous_, before(block, step, r), size_t(s_) * sizeof(T));
     matrix_.apply(worker_, 1, previous_, z_, n_);
-    const T* a = input_.row(t, row);
+    const T* a = input_.row(block.time(step), block.order[r]);
     for (int64_t i = 0; i < s_; ++i) z_[i] += a[i];
     return z_;
   }
@@ -284,6 +336,8 @@ template <class T, bool C, class M> class ElmanBackward {
   typename M::Worker& worker_;
   InputPart<T>& input_;
   int64_t n_, s_, block_rows_, plane_;
+  Steps<T> states_;
+  Forward* forward_ = nullptr;  // where the states are computed again
   T *carry_, *dz_block_, *dz_, *z_, *previous_;
   const T *zeros_, *bias_, *leak_;
   T *around_, *arrived_;  // with a leak: of the block, and of one row

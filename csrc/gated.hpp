@@ -102,7 +102,10 @@ template <class T, class Cell, class M> class Gated {
  public:
   Gated(Arena& arena, const ScanCall<T>& scan, const M* matrices, typename M::Worker* const* workers,
         InputPart<T>& input, int64_t block_rows, bool backward)
-      : scan_(scan), matrices_(matrices), workers_(workers), input_(input), n_(scan.units), block_rows_(block_rows) {
+      : scan_(scan), matrices_(matrices), workers_(workers), input_(input), n_(scan.units), block_rows_(block_rows),
+        states_{scan, n_, block_rows, static_cast<T*>(scan.call.states)},
+        gates_{scan, Cell::kGates * n_, block_rows, static_cast<T*>(scan.call.gates)},
+        cells_{scan, n_, block_rows, static_cast<T*>(scan.call.cells)} {
     const int64_t size = block_rows * n_;
     h_ = arena.take<T>(size);
     c_ = arena.take<T>(size);
@@ -110,11 +113,17 @@ template <class T, class Cell, class M> class Gated {
     row_h_ = arena.take<T>(n_);
     zeros_ = scan.zeros;
     if (!backward) return;
+    dh_ = arena.take<T>(size);
+    dc_ = arena.take<T>(size);
     dz_ = arena.take<T>(Cell::kGates * n_);
     dkept_ = arena.take<T>(n_);
     adjoint_ = arena.take<T>(size);
     if (scan.call.drecurrent_bias != nullptr) drecurrent_bias = arena.take_zeros<T>(n_);
     if (scan.call.dinitial != nullptr) dinitial = arena.take_zeros<T>(n_);
+    if (scan.kept_count() == 0) return;
+    states_.open_window(arena);
+    gates_.open_window(arena);
+    cells_.open_window(arena);
   }
 
   void forward(int thread) {
@@ -122,41 +131,26 @@ template <class T, class Cell, class M> class Gated {
     clear_after_end(scan_, call.states, n_, thread);
     clear_after_end(scan_, call.gates, Cell::kGates * n_, thread);
     clear_after_end(scan_, call.cells, n_, thread);
+    const int64_t kept = scan_.kept_count(), every = kept > 0 ? call.every : larger(1, scan_.steps);
     for (int64_t first = 0; first < scan_.rows(thread); first += block_rows_) {
       Block<T> block(scan_, thread, first, block_rows_);
       for (int64_t r = 0; r < block.rows; ++r) {
-        copy(h_ + r * n_, scan_.h0(block.order[r]));
-        copy(c_ + r * n_, scan_.c0(block.order[r]));
+        copy(h_ + r * n_, scan_.first(call.h0, block.order[r]));
+        copy(c_ + r * n_, scan_.first(call.c0, block.order[r]));
       }
-      for (int64_t step = 0; step < block.longest; ++step) {
-        const int64_t t = call.reverse ? block.longest - 1 - step : step;
-        const int64_t running = block.running(t);
-        for (int64_t r = 0; call.reset != nullptr && r < running; ++r) {
-          if (!scan_.restarts(t, block.order[r])) continue;
-          copy(h_ + r * n_, scan_.initial);
-          copy(c_ + r * n_, nullptr);
+      for (int64_t step = 0; step < block.longest; step += every) {
+        if (kept > 0) store(block, call.kept_h, call.kept_c, step / every);
+        steps(block, step, smaller(step + every, block.longest));
+      }
+      for (int64_t k = (block.longest + every - 1) / every; k < kept; ++k)
+        for (int64_t r = 0; r < block.rows; ++r) {
+          copy(scan_.at(call.kept_h, k, block.order[r], n_), nullptr);
+          if (call.kept_c != nullptr) copy(scan_.at(call.kept_c, k, block.order[r], n_), nullptr);
         }
-        for (int g = 0; g < Cell::kGates; ++g)
-          matrices_[g].apply(*workers_[g], running, h_, z_ + g * block_rows_ * n_, 0);
-        for (int64_t r = 0; r < running; ++r) {
-          const int64_t row = block.order[r];
-          GatedRow<T> at = pointers(t, row);
-          at.a = input_.row(t, row);
-          at.z = z_ + r * n_;
-          at.z_step = block_rows_ * n_;
-          Cell::forward(at, h_ + r * n_, row_h_, c_ + r * n_);
-          copy(h_ + r * n_, row_h_);
-          copy(scan_.at(call.states, t, row, n_), row_h_);
-        }
-      }
-      for (int64_t r = 0; r < block.rows; ++r) {
-        copy(scan_.at(call.h, 0, block.order[r], n_), h_ + r * n_);
-        if (call.c != nullptr) copy(scan_.at(call.c, 0, block.order[r], n_), c_ + r * n_);
-      }
+      store(block, call.h, call.c, 0);
     }
   }
 
-  // h_ and c_ hold the gradients that arrive at the states; z_ those at each gate's product.
   void backward(int thread) {
     const kru_scan& call = scan_.call;
     clear_after_end(scan_, call.dpart, Cell::kGates * n_, thread);
@@ -164,21 +158,23 @@ template <class T, class Cell, class M> class Gated {
     for (int64_t first = 0; first < scan_.rows(thread); first += block_rows_) {
       Block<T> block(scan_, thread, first, block_rows_);
       for (int64_t r = 0; r < block.rows; ++r) {
-        copy(h_ + r * n_, call.dh == nullptr ? nullptr : scan_.at(call.dh, 0, block.order[r], n_));
-        copy(c_ + r * n_, call.dc == nullptr ? nullptr : scan_.at(call.dc, 0, block.order[r], n_));
+        copy(dh_ + r * n_, scan_.first(call.dh, block.order[r]));
+        copy(dc_ + r * n_, scan_.first(call.dc, block.order[r]));
       }
       for (int64_t step = block.longest - 1; step >= 0; --step) {
-        const int64_t t = call.reverse ? block.longest - 1 - step : step;
+        if (states_.window != nullptr && (step == block.longest - 1 || step % states_.count == states_.count - 1))
+          again(block, step - step % states_.count, step + 1);
+        const int64_t t = block.time(step);
         const int64_t running = block.running(t);
-        for (int64_t r = 0; r < running; ++r) gates_backward(t, block.order[r], r);
+        for (int64_t r = 0; r < running; ++r) gates_backward(block, step, r);
         for (int g = 0; g < Cell::kGates; ++g) {
           const T* dz = z_ + g * block_rows_ * n_;
           matrices_[g].adjoint(*workers_[g], running, dz, adjoint_, 0);
           for (int64_t r = 0; r < running; ++r) {
-            const T* h = scan_.before(call.states, call.h0, scan_.initial, t, block.order[r]);
+            const T* h = h_before(block, step, r);
             if (scan_.wants_factors && h != zeros_)
               matrices_[g].accumulate(*workers_[g], h, 0, dz + r * n_, 0, adjoint_ + r * n_, 0);
-            add_scaled(h_ + r * n_, adjoint_ + r * n_, T(1), n_);
+            add_scaled(dh_ + r * n_, adjoint_ + r * n_, T(1), n_);
           }
         }
         for (int64_t r = 0; call.reset != nullptr && r < running; ++r)
@@ -186,8 +182,8 @@ template <class T, class Cell, class M> class Gated {
       }
       for (int g = 0; g < Cell::kGates && scan_.wants_factors; ++g) matrices_[g].flush(*workers_[g]);
       for (int64_t r = 0; r < block.rows; ++r) {
-        if (call.dh0 != nullptr) copy(scan_.at(call.dh0, 0, block.order[r], n_), h_ + r * n_);
-        if (call.dc0 != nullptr) copy(scan_.at(call.dc0, 0, block.order[r], n_), c_ + r * n_);
+        if (call.dh0 != nullptr) copy(scan_.at(call.dh0, 0, block.order[r], n_), dh_ + r * n_);
+        if (call.dc0 != nullptr) copy(scan_.at(call.dc0, 0, block.order[r], n_), dc_ + r * n_);
       }
     }
   }
@@ -195,11 +191,56 @@ template <class T, class Cell, class M> class Gated {
   T *drecurrent_bias = nullptr, *dinitial = nullptr;
 
  private:
+  // Forward from h_ and c_, which hold the states before step `from`, to those before step `to`.
+  void steps(Block<T>& block, int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; ++step) {
+      const int64_t t = block.time(step);
+      const int64_t running = block.running(t);
+      for (int64_t r = 0; scan_.call.reset != nullptr && r < running; ++r) {
+        if (!scan_.restarts(t, block.order[r])) continue;
+        copy(h_ + r * n_, scan_.initial);
+        copy(c_ + r * n_, nullptr);
+      }
+      for (int g = 0; g < Cell::kGates; ++g)
+        matrices_[g].apply(*workers_[g], running, h_, z_ + g * block_rows_ * n_, 0);
+      for (int64_t r = 0; r < running; ++r) {
+        GatedRow<T> at = pointers(block, step, r);
+        at.a = input_.row(t, block.order[r]);
+        at.z = z_ + r * n_;
+        at.z_step = block_rows_ * n_;
+        Cell::forward(at, h_ + r * n_, row_h_, c_ + r * n_);
+        copy(h_ + r * n_, row_h_);
+        if (has(states_)) copy(states_.at(block, step, r), row_h_);
+      }
+    }
+  }
+
+  // Steps `from` to `to` - 1 again, from the states that were kept before them.
+  void again(Block<T>& block, int64_t from, int64_t to) {
+    const kru_scan& call = scan_.call;
+    const int64_t at = from / call.every;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      copy(h_ + r * n_, scan_.at(static_cast<const void*>(call.kept_h), at, block.order[r], n_));
+      if (call.kept_c != nullptr)
+        copy(c_ + r * n_, scan_.at(static_cast<const void*>(call.kept_c), at, block.order[r], n_));
+    }
+    steps(block, from, to);
+  }
+
+  void store(const Block<T>& block, void* h, void* c, int64_t at) const {
+    for (int64_t r = 0; r < block.rows; ++r) {
+      copy(scan_.at(h, at, block.order[r], n_), h_ + r * n_);
+      if (c != nullptr) copy(scan_.at(c, at, block.order[r], n_), c_ + r * n_);
+    }
+  }
+
+  static bool has(const Steps<T>& values) { return values.window != nullptr || values.history != nullptr; }
+
   // What has been carried to a reset belongs to the initial state; nothing goes on to the step before.
   void end_at_reset(int64_t r) {
-    if (dinitial != nullptr) add_scaled(dinitial, h_ + r * n_, T(1), n_);
-    copy(h_ + r * n_, nullptr);
-    copy(c_ + r * n_, nullptr);
+    if (dinitial != nullptr) add_scaled(dinitial, dh_ + r * n_, T(1), n_);
+    copy(dh_ + r * n_, nullptr);
+    copy(dc_ + r * n_, nullptr);
   }
 
   void copy(T* to, const T* from) const {
@@ -209,22 +250,27 @@ template <class T, class Cell, class M> class Gated {
       __builtin_memset(to, 0, size_t(n_) * sizeof(T));
   }
 
-  GatedRow<T> pointers(int64_t t, int64_t row) const {
-    const kru_scan& call = scan_.call;
+  GatedRow<T> pointers(const Block<T>& block, int64_t step, int64_t r) const {
     GatedRow<T> at{};
     at.n = n_;
-    at.recurrent_bias = static_cast<const T*>(call.recurrent_bias);
-    at.gates = call.gates == nullptr ? nullptr : scan_.at(call.gates, t, row, Cell::kGates * n_);
-    at.kept = call.cells == nullptr ? nullptr : scan_.at(call.cells, t, row, n_);
+    at.recurrent_bias = static_cast<const T*>(scan_.call.recurrent_bias);
+    at.gates = has(gates_) ? gates_.at(block, step, r) : nullptr;
+    at.kept = has(cells_) ? cells_.at(block, step, r) : nullptr;
     return at;
   }
 
-  void gates_backward(int64_t t, int64_t row, int64_t r) {
+  const T* h_before(const Block<T>& block, int64_t step, int64_t r) const {
+    return state_before(block, states_, scan_.call.kept_h, scan_.call.h0, scan_.initial, step, r);
+  }
+
+  void gates_backward(const Block<T>& block, int64_t step, int64_t r) {
     const kru_scan& call = scan_.call;
-    if (call.dstates != nullptr) add_scaled(h_ + r * n_, scan_.at(call.dstates, t, row, n_), T(1), n_);
-    const T* h_before = scan_.before(call.states, call.h0, scan_.initial, t, row);
-    const T* c_before = scan_.before(call.cells, call.c0, zeros_, t, row);
-    Cell::backward(pointers(t, row), h_before, c_before, h_ + r * n_, c_ + r * n_, dz_, dkept_);
+    const int64_t t = block.time(step), row = block.order[r];
+    if (call.dstates != nullptr) add_scaled(dh_ + r * n_, scan_.at(call.dstates, t, row, n_), T(1), n_);
+    // Only the LSTM has a second state.
+    const T* c_before =
+        Cell::kGates == 4 ? state_before(block, cells_, call.kept_c, call.c0, zeros_, step, r) : nullptr;
+    Cell::backward(pointers(block, step, r), h_before(block, step, r), c_before, dh_ + r * n_, dc_ + r * n_, dz_, dkept_);
     input_.accumulate(t, row, dz_);
     for (int g = 0; g < Cell::kGates; ++g) {
       const bool scaled = Cell::kGates == 3 && g == 2;
@@ -238,8 +284,10 @@ template <class T, class Cell, class M> class Gated {
   typename M::Worker* const* workers_;
   InputPart<T>& input_;
   int64_t n_, block_rows_;
+  Steps<T> states_, gates_, cells_;
   const T* zeros_;
-  T *h_, *c_, *z_, *row_h_, *dz_ = nullptr, *dkept_ = nullptr, *adjoint_ = nullptr;
+  T *h_, *c_, *z_, *row_h_;  // z_: in the backward pass the gradients at each gate's product
+  T *dh_ = nullptr, *dc_ = nullptr, *dz_ = nullptr, *dkept_ = nullptr, *adjoint_ = nullptr;
 };
 
 }  // namespace KRU_ISA

@@ -20,7 +20,7 @@ extern "C" {
 
 /* To be raised with every change of a structure, a constant or a function here; `src/kru/ops/bindings.py` has the same
  * number and refuses a library with another one. */
-#define KRU_INTERFACE 5
+#define KRU_INTERFACE 6
 
 enum { KRU_FLOAT32 = 0, KRU_FLOAT64 = 1 };
 enum { KRU_IDENTITY = 0, KRU_TANH = 1, KRU_RELU = 2, KRU_MODRELU = 3, KRU_LEAKY_RELU = 4 };
@@ -77,6 +77,11 @@ typedef struct {
   const uint8_t* reset;
   const void* initial; /* (S) or NULL for zeros */
   void* dinitial;      /* (S), backward only, or NULL */
+  /* 0, or k > 0: instead of the history only the states before every k-th step are kept, and the backward pass computes
+   * the k steps in between again. states may then be NULL in the forward pass and is not read in the backward pass;
+   * cells and gates are not used. Rows that go through time together begin with the first step of any of them. */
+  int64_t every;
+  void *kept_h, *kept_c; /* (ceil(T / k), B, S), kept_c for the LSTM: outputs of the forward pass, inputs of the other */
 } kru_scan;
 
 /* A unitary matrix of N units that is a factor of a chain. Complex numbers are interleaved. The gradients are outputs

@@ -46,14 +46,12 @@ template <class T> void add_threads(void* out, T* const* parts, int threads, int
 
 template <class T, bool C, class M>
 void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const ScanThreads<T, M>& own, bool backward) {
-  const int64_t size = scan.planes * own.block_rows * scan.units;
   if (!backward) {
-    T** blocks = arena.take<T*>(2 * scan.threads);
-    for (int t = 0; t < 2 * scan.threads; ++t) blocks[t] = arena.take<T>(size);
-    parallel(scan.threads, [&](int t) {
-      elman_forward<T, C>(scan, *matrix, *own.workers[t][0], *own.inputs[t], t, own.block_rows, blocks[2 * t],
-                          blocks[2 * t + 1]);
-    });
+    using Part = ElmanForward<T, C, M>;
+    Part** parts = arena.take<Part*>(scan.threads);
+    for (int t = 0; t < scan.threads; ++t)
+      parts[t] = new (arena.take<Part>(1)) Part(arena, scan, *matrix, *own.workers[t][0], *own.inputs[t], own.block_rows);
+    parallel(scan.threads, [&](int t) { parts[t]->run(t); });
     return;
   }
   using Part = ElmanBackward<T, C, M>;

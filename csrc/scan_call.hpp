@@ -70,20 +70,15 @@ template <class T> struct ScanCall {
     return begin < length(row) && call.reset[begin * batch + row] != 0;
   }
 
-  // The state from which step t starts: of the history, or the first one (NULL: zeros), or what a reset leads to.
-  const T* before(const void* history, const void* first_states, const T* after_reset, int64_t t, int64_t row) const {
-    if (restarts(t, row)) return after_reset;
-    const int64_t earlier = call.reverse ? t + 1 : t - 1;
-    if (earlier >= 0 && earlier < length(row)) return at(history, earlier, row, state);
-    const T* start = first(first_states, row);
-    return start != nullptr ? start : zeros;
-  }
+  // How many states before a step are kept instead of the history.
+  int64_t kept_count() const { return call.every > 0 ? (steps + call.every - 1) / call.every : 0; }
 
- private:
+  // A row of first states, NULL for zeros.
   const T* first(const void* base, int64_t row) const {
     return base == nullptr ? nullptr : static_cast<const T*>(base) + row * state;
   }
 
+ private:
   void share_rows(Arena& arena) {
     order = arena.take<int64_t>(batch);
     bounds = arena.take<int64_t>(threads + 1);
@@ -118,13 +113,51 @@ template <class T> struct Block {
     longest = s.length(order[0]);
     active = s.call.reverse ? 0 : rows;
   }
-  // How many rows are running at step t, for steps in either direction.
+  // Rows go through their steps in the order 0, 1, ..., longest - 1, which is that of time or the reverse.
+  int64_t time(int64_t step) const { return scan.call.reverse ? longest - 1 - step : step; }
+  // How many rows are running at time t, for steps in either direction.
   int64_t running(int64_t t) {
     while (active < rows && scan.length(order[active]) > t) ++active;
     while (active > 0 && scan.length(order[active - 1]) <= t) --active;
     return active;
   }
 };
+
+// Where the values of a block's steps are, `size` for each row: in the history of the whole call, or in a window of the
+// last few steps where the call keeps no history.
+template <class T> struct Steps {
+  const ScanCall<T>& scan;
+  int64_t size, rows;     // rows of a block
+  T* history;             // or NULL
+  T* window = nullptr;    // (count, rows, size), or NULL
+  int64_t count = 0;
+
+  void open_window(Arena& arena) {
+    count = smaller(scan.call.every, scan.steps);
+    window = arena.take<T>(count * rows * size);
+  }
+  T* at(const Block<T>& block, int64_t step, int64_t r) const {
+    if (window == nullptr) return scan.at(static_cast<void*>(history), block.time(step), block.order[r], size);
+    return window + (step % count * rows + r) * size;
+  }
+};
+
+// The state from which row r of a block takes a step: of the step before, of those that are `kept` instead, the `first`
+// one (NULL: zeros), or what a reset leads to. All but the first two are recognised by their address.
+template <class T>
+const T* state_before(const Block<T>& block, const Steps<T>& states, const void* kept, const void* first,
+                      const T* after_reset, int64_t step, int64_t r) {
+  const ScanCall<T>& scan = block.scan;
+  const int64_t row = block.order[r], t = block.time(step), length = scan.length(row);
+  if (scan.restarts(t, row)) return after_reset;
+  if (step == 0 || (scan.call.reverse && t + 1 >= length)) {
+    const T* start = scan.first(first, row);
+    return start != nullptr ? start : scan.zeros;
+  }
+  if (states.window != nullptr && step % states.count == 0)
+    return scan.at(kept, step / states.count, row, scan.state);
+  return states.at(block, step - 1, r);
+}
 
 // Steps after a row's end are zero, in the states and in the gradients that are written for each step.
 template <class T> void clear_after_end(const ScanCall<T>& scan, void* base, int64_t size, int thread) {

@@ -198,18 +198,24 @@ template <class T> struct ScanInputs {
 
 // One forward and backward pass with outputs of its own.
 template <class T> struct ScanRun {
-  Buffer<T> states, cells, gates, h, c, gradients[kGradients];
+  Buffer<T> states, cells, gates, h, c, gradients[kGradients], kept_h, kept_c;
   std::vector<Buffer<T>> dfactors;
   Values gates_after_forward;
+  int64_t every = 0;
   int status = 0;
 
-  explicit ScanRun(const ScanCase<T>& own, bool history = true) {
+  // every > 0: with the states before every so many steps instead of the history.
+  explicit ScanRun(const ScanCase<T>& own, bool history = true, int64_t every_steps = 0) : every(every_steps) {
     const ScanProblem& s = own.s;
-    states = Buffer<T>(own.rows() * s.state);
+    if (every == 0) states = Buffer<T>(own.rows() * s.state);
     h = Buffer<T>(s.batch * s.state);
     if (s.cell == KRU_LSTM) c = Buffer<T>(s.batch * s.state);
     if (!history) return;
-    if (s.cell != KRU_ELMAN) {
+    const int64_t kept = every > 0 ? (s.steps + every - 1) / every * s.batch * s.state : 0;
+    if (every > 0) kept_h = Buffer<T>(kept);
+    if (every > 0 && s.cell == KRU_LSTM) kept_c = Buffer<T>(kept);
+    if (every > 0 && own.gates_are_dpart) gradients[kPart] = Buffer<T>(own.rows() * s.width());
+    if (every == 0 && s.cell != KRU_ELMAN) {
       cells = Buffer<T>(own.rows() * s.units);
       gates = own.part_is_gates ? Buffer<T>(s.part) : Buffer<T>(own.rows() * s.gates * s.units);
     }
@@ -217,7 +223,7 @@ template <class T> struct ScanRun {
                                         int64_t(s.bias.size()), s.units, s.batch * s.state, s.batch * s.state,
                                         s.units, s.state};
     for (int g = 0; g < kGradients; ++g)
-      if (own.wants[g] && !(g == kPart && own.gates_are_dpart)) gradients[g] = Buffer<T>(counts[g]);
+      if (own.wants[g] && gradients[g].get() == nullptr && !(g == kPart && own.gates_are_dpart)) gradients[g] = Buffer<T>(counts[g]);
     for (size_t f = 0; f < own.factors.size(); ++f)
       dfactors.push_back(own.wants_factor[f] ? Buffer<T>(int64_t(own.factors[f].size())) : Buffer<T>());
   }
@@ -228,6 +234,7 @@ template <class T> struct ScanRun {
     call.gates = gates.get();
     call.h = h.get();
     call.c = c.get();
+    keep(call);
     if (own.part_is_gates && gates.get() != nullptr) call.part = gates.get();
     status |= kru_scan_forward(&call);
     gates_after_forward = gates.values();
@@ -240,12 +247,13 @@ template <class T> struct ScanRun {
       pointers.push_back(gradient.get());
       any = any || gradient.get() != nullptr;
     }
-    if (own.part_is_gates) call.part = nullptr;
+    keep(call);
+    if (own.part_is_gates && every == 0) call.part = nullptr;
     call.states = states.get();
     call.cells = cells.get();
     call.gates = gates.get();
     call.dfactors = any ? pointers.data() : nullptr;
-    call.dpart = own.gates_are_dpart ? gates.get() : gradients[kPart].get();
+    call.dpart = own.gates_are_dpart && every == 0 ? gates.get() : gradients[kPart].get();
     call.dx = gradients[kX].get();
     call.dweight = gradients[kWeight].get();
     call.dbias = gradients[kBias].get();
@@ -256,6 +264,13 @@ template <class T> struct ScanRun {
     call.dinitial = gradients[kInitial].get();
     status |= kru_scan_backward(&call);
   }
+
+ private:
+  void keep(kru_scan& call) {
+    call.every = every;
+    call.kept_h = kept_h.get();
+    call.kept_c = kept_c.get();
+  }
 };
 
 // What a rounding of the states does to the gradients: more than nothing where modReLU's bias meets a small z.
@@ -264,10 +279,11 @@ template <class T> Values rounded_differently(Random& random, Values states) {
   return states;
 }
 
-template <class T> void check_gradients(Random& random, Report& report, const ScanCase<T>& own, const ScanRun<T>& run) {
+template <class T>
+void check_gradients(Random& random, Report& report, const ScanCase<T>& own, const ScanRun<T>& run, const Values& states,
+                     const Values& cells) {
   static const char* const names[] = {"dpart", "dx", "dweight", "dbias", "drecurrent_bias", "dh0", "dc0", "dleak",
                                       "dinitial"};
-  const Values states = run.states.values(), cells = run.cells.values();
   const int count = own.shapes.count();
   const ScanGradients expected = scan_backward(own.s, states, cells, count);
   const auto list = [](const ScanGradients& g) {
@@ -291,7 +307,7 @@ template <class T> void check_gradients(Random& random, Report& report, const Sc
   }
   for (int g = 0; g < kGradients; ++g)
     if (own.wants[g]) {
-      const Buffer<T>& got = g == kPart && own.gates_are_dpart ? run.gates : run.gradients[g];
+      const Buffer<T>& got = g == kPart && own.gates_are_dpart && run.every == 0 ? run.gates : run.gradients[g];
       report.compare(names[g], *list(expected)[size_t(g)], got, kBackwardLimit * sensitive);
     }
   for (size_t f = 0; f < own.factors.size(); ++f) {
@@ -318,6 +334,11 @@ template <class T> void scan_case(Random& random, Report& report, int64_t number
   };
   together([&] { both(run); }, [&] { both(again); });
   inference.forward(own, inputs.call);
+  // As many steps as there are, fewer, or more.
+  const int64_t every = random.integer(1, own.s.steps + 2);
+  ScanRun<T> lean(own, true, every), lean_again(own, true, every);
+  together([&] { both(lean); }, [&] { both(lean_again); });
+  if (lean.status != 0 || lean_again.status != 0) report.fail("out of memory");
   if (run.status != 0 || again.status != 0 || inference.status != 0) report.fail("out of memory");
 
   const Values states = run.states.values(), cells = run.cells.values();
@@ -330,7 +351,16 @@ template <class T> void scan_case(Random& random, Report& report, int64_t number
   report.compare("states without history", states, inference.states, kForwardLimit);
   report.compare("h without history", run.h.values(), inference.h, kForwardLimit);
   report.compare("c without history", run.c.values(), inference.c, kForwardLimit);
-  check_gradients(random, report, own, run);
+  check_gradients(random, report, own, run, states, cells);
+  // The backward pass may choose another form of the matrix than the forward pass: equal to rounding, not to the bit.
+  report.compare("h with some states kept", run.h.values(), lean.h, 0);
+  report.compare("c with some states kept", run.c.values(), lean.c, 0);
+  check_gradients(random, report, own, lean, states, cells);
+  report.check_memory("kept h", lean.kept_h, lean_again.kept_h);
+  report.check_memory("kept c", lean.kept_c, lean_again.kept_c);
+  for (int g = 0; g < kGradients; ++g) report.check_memory("gradients, lean", lean.gradients[g], lean_again.gradients[g]);
+  for (size_t f = 0; f < own.factors.size(); ++f)
+    report.check_memory("dfactors, lean", lean.dfactors[f], lean_again.dfactors[f]);
 
   report.check_memory("states", run.states, again.states);
   report.check_memory("cells", run.cells, again.cells);

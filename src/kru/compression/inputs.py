@@ -109,8 +109,11 @@ def _watched_layer(layer: Recurrent, record: Record) -> Iterator[None]:
     """A recurrent matrix meets the states but each sequence's last, which makes no difference worth its trouble."""
     original = layer._scan
 
-    def scan(x: Tensor, suffix: str, *rest: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        states, last = original(x, suffix, *rest)
+    def scan(x: Tensor, suffix: str, *arguments: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        *rest, _, memory = arguments
+        with_states: list[Any] = [*rest, True, memory]
+        states, last = original(x, suffix, *with_states)
+        assert states is not None
         # Beyond a sequence's end the states are zero, which adds nothing.
         record(layer, suffix, torch.complex(*states.chunk(2, -1)) if layer.field == "complex" else states)
         return states, last

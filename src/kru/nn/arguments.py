@@ -6,6 +6,7 @@ import warnings
 import torch
 
 from kru.ops.scan.cells import NONLINEARITIES
+from kru.ops.scan.lean import MEMORY
 
 
 def check_sizes(input_size: int, hidden_size: int, num_layers: int, proj_size: int) -> None:
@@ -26,6 +27,11 @@ def check_switches(**switches: bool) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}: expected a bool, got {type(value).__name__}")
+
+
+def check_memory(memory: str) -> None:
+    if memory not in MEMORY:
+        raise ValueError(f"memory: expected {' or '.join(MEMORY)}, got {memory!r}")
 
 
 def check_nonlinearity(nonlinearity: str) -> None:

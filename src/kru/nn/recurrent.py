@@ -13,6 +13,7 @@ from kru.nn.arguments import (
     check_dropout,
     check_dtype,
     check_initial_values,
+    check_memory,
     check_nonlinearity,
     check_sizes,
     check_switches,
@@ -182,7 +183,9 @@ class Recurrent(Reshapable):
         *,
         lengths: Tensor | None = None,
         reset: Tensor | None = None,
-    ) -> tuple[Tensor | PackedSequence, State]:
+        need_output: bool = True,
+        memory: str = "full",
+    ) -> tuple[Tensor | PackedSequence | None, State]:
         """Run over whole sequences.
 
         Args:
@@ -199,11 +202,17 @@ class Recurrent(Reshapable):
                 those of separate calls with the pieces, of which only the first starts from `hx`; the others start
                 from zeros or the learned initial state. In the reverse direction, nothing flows from a piece into the
                 piece before it.
+            need_output: False if only the last state is wanted. The output is then None.
+            memory: "lean" keeps only every k-th state for the backward pass, k about sqrt(T), and computes the steps in
+                between again, with the same gradients up to rounding. With one layer and ``need_output=False``, memory
+                grows like sqrt(T) instead of T; outputs, and the inputs of further layers, have T steps as before.
 
         Returns:
             the outputs of the last layer, in the form of the input with directions * S features, and the last
             state.
         """
+        check_switches(need_output=need_output)
+        check_memory(memory)
         sequences = unpack(input, batch_first=self.batch_first, name=type(self).__name__)
         if sequences.x.shape[0] == 0:
             raise RuntimeError("input: expected at least one time step, got none")
@@ -213,9 +222,9 @@ class Recurrent(Reshapable):
         if reset is not None:
             reset = unpack_reset(reset, sequences, batch_first=self.batch_first)
         states = self._unpack_state(hx, sequences.x.shape[1] if sequences.is_batched else None)
-        output, states = self._run(sequences.x, states, sequences.lengths, reset)
+        output, states = self._run(sequences.x, states, sequences.lengths, reset, need_output, memory)
         return (
-            repack(output, input, sequences, batch_first=self.batch_first),
+            None if output is None else repack(output, input, sequences, batch_first=self.batch_first),
             repack_state(states, is_batched=sequences.is_batched),
         )
 
@@ -244,6 +253,7 @@ class Recurrent(Reshapable):
         self._check_input(x)
         states = self._unpack_state(state, x.shape[1] if is_batched else None)
         output, states = self._run(x, states, None, None)
+        assert output is not None
         return output[0] if is_batched else output[0, 0], repack_state(states, is_batched=is_batched)
 
     def _run(
@@ -252,7 +262,9 @@ class Recurrent(Reshapable):
         states: tuple[Tensor, ...] | None,
         lengths: Tensor | None,
         reset: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        need_output: bool = True,
+        memory: str = "full",
+    ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         """All layers over (T, B, D) or symbols (T, B). States are (layers * directions, B, S)."""
         stored = self.weight_ih_l0.dtype
         dtype = computing_dtype(stored)
@@ -263,6 +275,7 @@ class Recurrent(Reshapable):
             for layer in range(self.num_layers):
                 if layer > 0 and self.dropout > 0:
                     x = nn.functional.dropout(x, self.dropout, self.training)
+                need_states = need_output or layer + 1 < self.num_layers
                 outputs = []
                 for direction, suffix in enumerate(self._suffixes(layer)):
                     start = None
@@ -271,12 +284,16 @@ class Recurrent(Reshapable):
                     elif self.learn_initial:
                         learnt = getattr(self, f"initial{suffix}").to(dtype)
                         start = (learnt.expand(x.shape[1], -1),)
-                    output, final = self._scan(x, suffix, direction == 1, start, lengths, reset, dtype)
-                    outputs.append(output)
+                    output, final = self._scan(
+                        x, suffix, direction == 1, start, lengths, reset, dtype, need_states, memory
+                    )
+                    if output is not None:
+                        outputs.append(output)
                     last.append(final)
-                x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+                if need_states:
+                    x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
             stacked = tuple(torch.stack(state) for state in zip(*last, strict=True))
-        return x.to(stored), tuple(state.to(stored) for state in stacked)
+        return x.to(stored) if need_output else None, tuple(state.to(stored) for state in stacked)
 
     def _scan(
         self,
@@ -287,8 +304,10 @@ class Recurrent(Reshapable):
         lengths: Tensor | None,
         reset: Tensor | None,
         dtype: torch.dtype,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One layer in one direction: outputs (T, B, S) and the last states, each (B, S)."""
+        need_states: bool,
+        memory: str,
+    ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+        """One layer in one direction: outputs (T, B, S), if they are needed, and the last states, each (B, S)."""
         biases = {name: getattr(self, f"{name}{suffix}") for name in self._bias_sizes()}
         initial = dict(zip(("h0", "c0"), start, strict=False)) if start is not None else {}
         if reset is not None and self.learn_initial:
@@ -303,6 +322,8 @@ class Recurrent(Reshapable):
             lengths=lengths,
             reset=reset,
             reverse=reverse,
+            need_states=need_states,
+            memory=memory,
             **{name: bias.to(dtype) for name, bias in biases.items() if bias is not None},
             **initial,
             **self._scan_options(),

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from kru.ops import buffers
 
-INTERFACE = 5
+INTERFACE = 6
 """KRU_INTERFACE of the header that the structures below mirror."""
 
 
@@ -42,6 +42,8 @@ class ScanCall(Structure):
         *((name, c_void_p) for name in ("dstates", "dh", "dc")),
         *((name, c_void_p) for name in ("dfactors", "dpart", "dx", "dweight", "dbias", "drecurrent_bias")),
         *((name, c_void_p) for name in ("dh0", "dc0", "leak", "dleak", "reset", "initial", "dinitial")),
+        ("every", c_int64),
+        *((name, c_void_p) for name in ("kept_h", "kept_c")),
     )
 
 

@@ -107,7 +107,9 @@ class AntisymmetricRNN(Recurrent):
         lengths: Tensor | None,
         reset: Tensor | None,
         dtype: torch.dtype,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        need_states: bool,
+        memory: str,
+    ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         bias = getattr(self, f"bias{suffix}")
         part = input_part(
             x, getattr(self, f"weight_ih{suffix}").to(dtype), None if bias is None else bias.to(dtype)

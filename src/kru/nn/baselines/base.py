@@ -75,15 +75,17 @@ class Baseline(Elman):
         lengths: Tensor | None,
         reset: Tensor | None,
         dtype: torch.dtype,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        need_states: bool,
+        memory: str,
+    ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         matrix = getattr(self, f"recurrent{suffix}")
         # A compiled program may be for any number of rows.
         rows = 8 if torch.compiler.is_compiling() else x.shape[1]
         by_stages = isinstance(matrix, ChainMatrix) and matrix.pays(rows)
-        # The kernel for chains has no resets.
-        fits = by_stages and self.nonlinearity == "modrelu" and reset is None
+        # The kernel for chains has no resets and keeps all states.
+        fits = by_stages and self.nonlinearity == "modrelu" and reset is None and memory == "full"
         if not fits or not runs_native(x.device, dtype):
-            return super()._scan(x, suffix, reverse, start, lengths, reset, dtype)
+            return super()._scan(x, suffix, reverse, start, lengths, reset, dtype, need_states, memory)
         bias = getattr(self, f"bias{suffix}")
         states, last = chain_scan(
             x,

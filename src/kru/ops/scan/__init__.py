@@ -11,12 +11,16 @@ from kru.ops.scan import native  # noqa: F401 (registers the operator)
 from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.checks import check_scan_arguments, check_scan_types, check_scan_values
 from kru.ops.scan.fallback import scan_fallback
+from kru.ops.scan.lean import MEMORY, lean_scan, steps_between
 
 
 class ScanResult(NamedTuple):
-    """What `scan` returns: all states (T, B, S), the last h (B, S) and, for the LSTM, the last c (B, S)."""
+    """What `scan` returns: all states (T, B, S), the last h (B, S) and, for the LSTM, the last c (B, S).
 
-    states: Tensor
+    The states are None with ``need_states=False``.
+    """
+
+    states: Tensor | None
     h: Tensor
     c: Tensor | None
 
@@ -38,6 +42,8 @@ def scan(
     reset: Tensor | None = None,
     initial: Tensor | None = None,
     reverse: bool = False,
+    memory: str = "full",
+    need_states: bool = True,
 ) -> ScanResult:
     """Run a recurrent cell over time, its recurrent matrix (one per gate) a Kronecker product ⊗_f W_f or a sum of such.
 
@@ -77,7 +83,14 @@ def scan(
         initial: (S,), the state h after a reset, None for zeros. h0 is where the rows start, unless the mask is True
             at their first step.
         reverse: run from each sequence's last step to its first. states[t] stays aligned with x[t].
+        memory: "full" keeps for the backward pass what every step needs: the states, for lstm and gru the gates and c
+            as well. "lean" keeps h (and c) before every k-th step and computes the steps in between again, with k
+            about sqrt(T) (`kru.ops.scan.lean.steps_between`). Gradients are the same up to rounding. GPUs and the
+            fallback without native kernels keep everything.
+        need_states: False if only the last state is wanted. With "lean", memory then grows like T / k instead of T.
     """
+    if memory not in MEMORY:
+        raise ValueError(f"memory: expected {' or '.join(MEMORY)}, got {memory!r}")
     if field not in ("real", "complex"):
         raise ValueError(f"field: expected real or complex, got {field!r}")
     arguments = ScanArguments(
@@ -106,14 +119,20 @@ def scan(
         keep = torch.is_grad_enabled() and any(
             t is not None and t.requires_grad for t in arguments.differentiable
         )
-        states, h, c, _, _ = torch.ops.kru.scan(x, weight, list(factors), *arguments[3:], keep)
-        return ScanResult(states, h, c if arguments.has_memory else None)
+        lean = x.is_cpu and not gpu.ON_CPU and (memory == "lean" or not (keep or need_states))
+        if lean and arguments.x.dim() > 1 and arguments.steps:
+            every = steps_between(arguments.steps, arguments.state, factors[0].itemsize)
+            out, h, last_c = lean_scan(arguments._replace(every=every, need_states=need_states), keep)
+        else:
+            out, h, last_c, _, _ = torch.ops.kru.scan(x, weight, list(factors), *arguments[3:], keep)
+        return ScanResult(out if need_states else None, h, last_c if arguments.has_memory else None)
     check_scan_arguments(arguments)
     if not torch.compiler.is_compiling():
         for name, tensor in arguments.tensors.items():
             bindings.check_storage(name, tensor)
         check_scan_values(x, weight, lengths)
-    return ScanResult(*scan_fallback(arguments))
+    states, h, c = scan_fallback(arguments)
+    return ScanResult(states if need_states else None, h, c)
 
 
 def _leak(leak: Tensor | float | None, factors: Sequence[Tensor]) -> Tensor | None:

@@ -33,6 +33,10 @@ class ScanArguments(NamedTuple):
     nonlinearity: str = "modrelu"
     is_complex: bool = True
     reverse: bool = False
+    every: int = 0
+    """0, or k > 0: only the states before every k-th step are kept for the backward pass."""
+    need_states: bool = True
+    """False: the states are not wanted as a result. With `every`, they are then never all in memory."""
 
     @property
     def tensors(self) -> dict[str, Tensor | Sequence[Tensor] | None]:
@@ -102,6 +106,11 @@ class ScanArguments(NamedTuple):
         """What comes before (P, Q) in a factor of a single product: the planes or the gates, if there are several."""
         count = self.gates * self.planes
         return (count,) if count > 1 else ()
+
+    @property
+    def kept(self) -> int:
+        """K: how many states of each row are kept instead of all, ceil(T / every)."""
+        return -(-self.steps // self.every) if self.every else 0
 
     @property
     def rank(self) -> int:

@@ -101,6 +101,10 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
             raise TypeError(f"{name}: expected dtype {dtype}, got {tensor.dtype}")
         if tensor.device != x.device:
             raise ValueError(f"{name}: expected x's device {x.device}, got {tensor.device}")
+    if arguments.every < 0:
+        raise ValueError(f"every: expected at least 0, got {arguments.every}")
+    if not (arguments.need_states or arguments.every):
+        raise ValueError("need_states: expected True without every, got False")
     check_lengths(lengths, batch, x.device)
     check_reset(reset, arguments.steps, batch, x.device)
 

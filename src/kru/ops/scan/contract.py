@@ -25,7 +25,11 @@ class Gradients(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward pass needs besides the arguments: the input part or the gates in `reserve`, and the cells."""
+    """What the backward pass needs besides the arguments.
+
+    All states, the input part or the gates in `reserve`, and the cells. With `every`: no states, and in `reserve` and
+    `cells` the states h and c before every so many steps.
+    """
 
     states: Tensor
     reserve: Tensor
@@ -41,9 +45,17 @@ def input_kind(x: Tensor, weight: Tensor | None) -> int:
     return bindings.SYMBOLS if 0 < weight.numel() <= SMALL_TABLE else bindings.PART
 
 
+def result_shape(arguments: ScanArguments) -> tuple[int, ...]:
+    """The shape of the states as a result; they are empty where nobody wants them."""
+    return (arguments.steps, arguments.batch, arguments.state) if arguments.need_states else (0,)
+
+
 def kept_shapes(arguments: ScanArguments) -> dict[str, tuple[int, ...]]:
     """Shapes of `Kept`. The reserve has the gates, or a_t where that is computed before the kernel and z is needed."""
     steps, batch, state = arguments.steps, arguments.batch, arguments.state
+    if arguments.every:
+        some = (arguments.kept, batch, state)
+        return {"states": (0,), "reserve": some, "cells": some if arguments.has_memory else (0,)}
     reserve: tuple[int, ...] = (0,)
     if arguments.has_gates:
         reserve = (steps, batch, arguments.gates * state)
@@ -64,6 +76,7 @@ def keeps_part(arguments: ScanArguments) -> bool:
     x, weight, inner = arguments.x, arguments.weight, arguments.has_inner_bias
     if (
         arguments.has_gates
+        or arguments.every
         or not (inner or arguments.leak is not None)
         or input_kind(x, weight) != bindings.PART
     ):

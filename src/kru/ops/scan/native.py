@@ -14,7 +14,15 @@ from kru.ops.registration import register
 from kru.ops.scan.arguments import DIFFERENTIABLE, TENSORS, ScanArguments
 from kru.ops.scan.cells import CELLS, NONLINEARITIES
 from kru.ops.scan.checks import check_scan_arguments, check_scan_values, check_wants
-from kru.ops.scan.contract import Gradients, Kept, input_kind, keeps_part, kept_shapes, map_gradients
+from kru.ops.scan.contract import (
+    Gradients,
+    Kept,
+    input_kind,
+    keeps_part,
+    kept_shapes,
+    map_gradients,
+    result_shape,
+)
 from kru.ops.scan.fallback import scan_fallback
 from kru.ops.scan.reference import input_part
 
@@ -54,6 +62,7 @@ class _Call:
             self.set(symbols=x.to(torch.int64), weight=weight)
         self.set(recurrent_bias=arguments.recurrent_bias, h0=arguments.h0, c0=arguments.c0)
         self.set(leak=arguments.leak, reset=arguments.reset, initial=arguments.initial)
+        self.call.every = arguments.every
         if arguments.lengths is not None:
             self.set(lengths=arguments.lengths.to("cpu", torch.int64))
 
@@ -80,26 +89,32 @@ def _forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x, weight, bias = arguments.x, arguments.weight, arguments.bias
     like = arguments.factors[0]
     shapes = kept_shapes(arguments)
-    last = shapes["states"][1:]
+    last = (arguments.batch, arguments.state)
     part = None
     if input_kind(x, weight) == bindings.PART:
         # Autocast would make the part's dtype another one than the kernel's.
         with torch.autocast("cpu", enabled=False):
             part = bindings.dense(input_part(x, weight, None if arguments.has_inner_bias else bias))
     call = _Call(arguments, part)
-    states = bindings.empty(shapes["states"], like)
+    states = bindings.empty(result_shape(arguments), like)
     h = bindings.empty(last, like)
     c = bindings.empty(last if arguments.has_memory else (0,), like)
     cells = bindings.empty(shapes["cells"] if keep else (0,), like)
     reserve = bindings.empty((0,), like)
-    if arguments.has_gates and keep:
+    if arguments.every:
+        # Without a backward pass nothing need be kept.
+        call.call.every = arguments.every if keep else 0
+        if keep:
+            reserve = bindings.empty(shapes["reserve"], like)
+            call.set(kept_h=reserve, kept_c=cells if arguments.has_memory else None)
+    elif arguments.has_gates and keep:
         # The gates take the place of the input part where that is ours.
         own = part is not None and part.data_ptr() != x.data_ptr()
         reserve = part if own else bindings.empty(shapes["reserve"], like)  # type: ignore[assignment]
         call.set(gates=reserve, cells=cells)
     elif keep and part is not None and keeps_part(arguments):
         reserve = part
-    call.set(bias=bias, states=states, h=h)
+    call.set(bias=bias, states=states if arguments.need_states else None, h=h)
     if arguments.has_memory:
         call.set(c=c)
     call.run("forward")
@@ -111,9 +126,9 @@ def _forward_fake(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     arguments = ScanArguments(*given)
     check_scan_arguments(arguments)
     new, shapes = arguments.factors[0].new_empty, kept_shapes(arguments)
-    last = shapes["states"][1:]
+    last = (arguments.batch, arguments.state)
     return (
-        new(shapes["states"]),
+        new(result_shape(arguments)),
         new(last),
         new(last if arguments.has_memory else (0,)),
         new(shapes["reserve"] if keep else (0,)),
@@ -141,14 +156,21 @@ def _backward_op(*flat: Any) -> list[Tensor]:
     inner = arguments.has_inner_bias
     part = None
     if kind == bindings.PART:
-        part = kept.reserve if weight is not None or keeps_part(arguments) else x
+        if arguments.every:
+            part = bindings.dense(input_part(x, weight, None if inner else arguments.bias))
+        else:
+            part = kept.reserve if weight is not None or keeps_part(arguments) else x
     call = _Call(arguments, part)
     call.set(bias=arguments.bias if inner or kind != bindings.PART else None)
-    call.set(states=kept.states, dstates=incoming.dstates, dh=incoming.dh)
+    call.set(dstates=incoming.dstates, dh=incoming.dh)
     if arguments.has_memory:
         call.set(dc=incoming.dc)
-    if arguments.has_gates:
-        call.set(gates=kept.reserve, cells=kept.cells)
+    if arguments.every:
+        call.set(kept_h=kept.reserve, kept_c=kept.cells if arguments.has_memory else None)
+    else:
+        call.set(states=kept.states)
+        if arguments.has_gates:
+            call.set(gates=kept.reserve, cells=kept.cells)
 
     inputs = arguments.differentiable
     check_wants(wants, inputs)
@@ -194,7 +216,7 @@ def _gpu_forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
     *given, keep = flat
     arguments = ScanArguments(*given)
     check_scan_arguments(arguments)
-    gpu.check(arguments.factors[0])
+    _check_gpu(arguments)
     from kru.ops.scan import triton
 
     triton.check_values(arguments)
@@ -205,7 +227,7 @@ def _gpu_forward_op(*flat: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def _gpu_backward_op(*flat: Any) -> list[Tensor]:
     arguments, incoming, kept, wants = _unflattened(flat)
     check_scan_arguments(arguments)
-    gpu.check(arguments.factors[0])
+    _check_gpu(arguments)
     _check_backward(arguments, incoming, kept)
     check_wants(wants, arguments.differentiable)
     from kru.ops.scan import triton
@@ -214,11 +236,17 @@ def _gpu_backward_op(*flat: Any) -> list[Tensor]:
         return triton.backward(arguments, incoming, kept, wants)
 
 
+def _check_gpu(arguments: ScanArguments) -> None:
+    gpu.check(arguments.factors[0])
+    if arguments.every:
+        raise ValueError(f"every: expected 0 on a GPU, where all states are kept, got {arguments.every}")
+
+
 def _check_backward(arguments: ScanArguments, incoming: Gradients, kept: Kept) -> None:
     """Shapes and dtypes of what the forward pass kept and of the gradients that arrive."""
     like, shapes = arguments.factors[0], kept_shapes(arguments)
-    last = shapes["states"][1:]
-    expected = {"dstates": shapes["states"], "dh": last, "dc": last if arguments.has_memory else (0,)}
+    last = (arguments.batch, arguments.state)
+    expected = {"dstates": (arguments.steps, *last), "dh": last, "dc": last if arguments.has_memory else (0,)}
     for name, tensor in incoming._asdict().items():
         if tensor is not None:
             bindings.check_same(name, tensor, expected[name], like)
@@ -227,9 +255,9 @@ def _check_backward(arguments: ScanArguments, incoming: Gradients, kept: Kept) -
 
 
 def _backward_fake(*flat: Any) -> list[Tensor]:
-    arguments, _, kept, wants = _unflattened(flat)
+    arguments, _, _, wants = _unflattened(flat)
     return [
-        kept.states.new_empty(t.shape if want and t is not None else (0,))
+        arguments.factors[0].new_empty(t.shape if want and t is not None else (0,))
         for t, want in zip(arguments.differentiable, wants, strict=True)
     ]
 
@@ -239,10 +267,12 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     states, _, _, reserve, cells = output
     ctx.settings = arguments.settings
     ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(reserve, cells)
+    ctx.mark_non_differentiable(reserve, cells, *([] if arguments.need_states else [states]))
     optional = {name: t for name, t in arguments.tensors.items() if t is not None and name != "factors"}
     ctx.present = list(optional)
-    ctx.save_for_backward(states, reserve, cells, *optional.values(), *arguments.factors)
+    # With `every` the states are no part of what is kept, only a result if anything.
+    kept_states = states.new_empty(0) if arguments.every else states
+    ctx.save_for_backward(kept_states, reserve, cells, *optional.values(), *arguments.factors)
 
 
 def _backward(
@@ -253,6 +283,8 @@ def _backward(
     arguments = ScanArguments(**there, factors=saved[len(ctx.present) :], **ctx.settings)
     needs = dict(zip(ScanArguments._fields, ctx.needs_input_grad, strict=False))
     wants = [*[needs[name] for name in DIFFERENTIABLE], *needs["factors"]]
+    if not arguments.need_states:
+        dstates = None  # of an empty tensor
     if dstates is None and dh is None and dc is None:
         out: list[Tensor | None] = [None] * len(wants)
     elif torch.is_grad_enabled():
@@ -281,7 +313,7 @@ _INPUTS = (
     "Tensor x, Tensor? weight, Tensor[] factors, Tensor? bias, Tensor? recurrent_bias, Tensor? h0, Tensor? c0, "
     "Tensor? lengths, Tensor? leak, Tensor? reset, Tensor? initial"
 )
-_SETTINGS = "str cell, str nonlinearity, bool is_complex, bool reverse"
+_SETTINGS = "str cell, str nonlinearity, bool is_complex, bool reverse, int every, bool need_states"
 register(
     f"scan({_INPUTS}, {_SETTINGS}, bool keep) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _forward_op,
