@@ -35,6 +35,8 @@ good = {
     "nonlinearity": "tanh",
     "is_complex": False,
     "reverse": False,
+    "every": 0,
+    "need_states": True,
     "wants": [True, True, True, False, True, False, False, False, True, True],
 }
 gates = [torch.eye(2).repeat(4, 1, 1), torch.eye(3).repeat(4, 1, 1)]
@@ -112,6 +114,8 @@ values = {
     "nonlinearity": ["identity", "tanh", "relu", "leaky_relu", "modrelu", "x"],
     "is_complex": [True],
     "reverse": [True],
+    "every": [1, 3, 5, 6, 2**62, -1],
+    "need_states": [False],
     "wants": [[], [True] * 9, [True] * 10, [False] * 10],
 }
 passed = refused = 0

@@ -303,6 +303,8 @@ def scan_backward(dstates: Any, dh: Any, states: Any, reserve: Any, cells: Any, 
         "tanh",
         False,
         False,
+        0,
+        True,
         wants,
     )
 

@@ -12,6 +12,7 @@ from torch import Tensor
 import kru
 from kru.ops import bindings, scan
 from kru.ops.scan import lean
+from kru.ops.scan.arguments import ScanArguments
 from kru.ops.scan.lean import steps_between
 
 from .scan_cases import CELLS, ScanCase, split
@@ -145,6 +146,37 @@ def test_layers_without_output():
         torch.testing.assert_close(lean_state, state)
         with torch.no_grad():
             torch.testing.assert_close(layer(x, need_output=False)[1], state)
+
+
+@pytest.mark.parametrize("cell", [CELLS[0], *CELLS[-2:]], ids=lambda cell: "-".join(cell))
+@pytest.mark.parametrize("need_states", [False, True])
+def test_opcheck(cell, need_states):
+    case = ScanCase(*cell, steps=7, lengths="unsorted", reset=True)
+    named, factors = split(case.tensors())
+    for tensor in (*named.values(), *factors):
+        if tensor is not None and tensor.is_floating_point():
+            tensor.requires_grad_()
+    arguments = ScanArguments(
+        factors=factors,
+        **named,
+        cell=case.cell,
+        nonlinearity=case.nonlinearity,
+        is_complex=case.field == "complex",
+        every=3,
+        need_states=need_states,
+    )
+    torch.library.opcheck(torch.ops.kru.scan, (*arguments, True))
+
+
+def test_compiled():
+    layer = kru.KRU(2, 8)
+    x = torch.randn(40, 3, 2)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def last(x: Tensor) -> Tensor:
+        return layer(x, need_output=False, memory="lean")[1]
+
+    torch.testing.assert_close(last(x), layer(x)[1])
 
 
 def test_bad_settings():

@@ -30,7 +30,7 @@ def scan_arguments(case: ScanCase, requires_grad: bool, keep: bool) -> list[obje
             t.requires_grad_(requires_grad)
     named, factors = split(tensors)
     optional = [named[name] for name in ScanArguments._fields[3:TENSORS]]
-    settings = [case.cell, case.nonlinearity, case.field == "complex", case.reverse]
+    settings = [case.cell, case.nonlinearity, case.field == "complex", case.reverse, 0, True]
     return [named["x"], named["weight"], factors, *optional, *settings, keep]
 
 

@@ -101,8 +101,8 @@ def check_scan_arguments(arguments: ScanArguments) -> None:
             raise TypeError(f"{name}: expected dtype {dtype}, got {tensor.dtype}")
         if tensor.device != x.device:
             raise ValueError(f"{name}: expected x's device {x.device}, got {tensor.device}")
-    if arguments.every < 0:
-        raise ValueError(f"every: expected at least 0, got {arguments.every}")
+    if not 0 <= arguments.every <= arguments.steps:
+        raise ValueError(f"every: expected 0 to the {arguments.steps} steps of x, got {arguments.every}")
     if not (arguments.need_states or arguments.every):
         raise ValueError("need_states: expected True without every, got False")
     check_lengths(lengths, batch, x.device)

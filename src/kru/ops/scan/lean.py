@@ -47,6 +47,7 @@ def lean_scan(arguments: ScanArguments, keep: bool) -> tuple[Tensor, Tensor, Ten
             # In reverse the step after a piece, in another piece, may be the first of a sequence.
             h, c = _restarted(arguments, end, h, c)
         piece = arguments._replace(
+            every=min(arguments.every, end - begin),
             x=arguments.x[begin:end],
             h0=h,
             c0=c,
