@@ -1,4 +1,4 @@
-"""Serve the documentation and the page that `make page` writes on localhost: python docs/site/serve.py SITE --port 8000"""
+"""Serve the documentation and the page of `make page` on localhost: python docs/site/serve.py SITE --port 8000."""
 
 import argparse
 from functools import partial
