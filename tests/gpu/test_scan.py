@@ -127,7 +127,7 @@ def test_registration(cell: tuple[str, str, str]) -> None:
     ordered = [named.pop("x"), named.pop("weight"), factors]
     names = triton.ScanArguments._fields
     ordered += [named[name] for name in names[3:TENSORS]]
-    ordered += [case.cell, case.nonlinearity, case.field == "complex", case.reverse, True]
+    ordered += [case.cell, case.nonlinearity, case.field == "complex", case.reverse, 0, True, True]
     opcheck(torch.ops.kru.scan.default, tuple(ordered), test_utils=("test_schema", "test_faketensor"))
 
 
@@ -168,7 +168,15 @@ def test_autocast_keeps_the_precision(cell: tuple[str, str, str]) -> None:
             results = [named.pop("x"), named.pop("weight"), factors]
             ordered = [named[name] for name in triton.ScanArguments._fields[3:TENSORS]]
             found = torch.ops.kru.scan(
-                *results, *ordered, case.cell, case.nonlinearity, case.field == "complex", case.reverse, True
+                *results,
+                *ordered,
+                case.cell,
+                case.nonlinearity,
+                case.field == "complex",
+                case.reverse,
+                0,
+                True,
+                True,
             )
             return found[0], found[1], found[2] if case.cell == "lstm" else None
 
