@@ -1,5 +1,5 @@
 # make demo | test | page | browser-test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | compat |
-# lock: each sets up what it needs.
+# release | lock: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -10,7 +10,7 @@ PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 # Every file is compared with its hash, but for torch: docs/releasing.md says why.
 LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test page browser-test bench lint sanitize arm64 wheels compat docs docs-check site lock clean
+.PHONY: setup demo test page browser-test bench lint sanitize arm64 wheels compat release docs docs-check site lock clean
 
 setup: $(VENV)/.ready
 
@@ -162,6 +162,16 @@ docs-check: docs $(VENV)/.browser
 PORT ?= 8000
 site: docs page
 	@$(BIN)/python docs/site/serve.py $(DOCS) --port $(PORT)
+
+# The wheel of this machine under other versions of Python and torch, as far as they can be had.
+COMPAT ?=
+compat:
+	@echo "Checking the wheel under each Python and torch: about a minute each."
+	@$(PYTHON) packaging/compat.py $(COMPAT)
+
+# docs/releasing.md has the checklist.
+release: test wheels compat
+	@$(BIN)/python packaging/release.py
 
 lock: $(PACKAGING)/.ready
 	@$(PACKAGING)/bin/python packaging/lock.py
