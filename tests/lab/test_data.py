@@ -117,7 +117,9 @@ def test_fetch_find_and_check(server: Server, tmp_path: Path) -> None:
 
     (tmp_path / "toy/file.bin").write_bytes(CONTENT[:-1])
     assert [status.state for status in data.list_files(tmp_path)] == ["truncated"]
-    with pytest.raises(DataError, match=r"truncated .*delete it and run `kru data fetch toy`"):
+    with pytest.raises(
+        DataError, match=r"not the file of toy, or truncated .*`kru data fetch toy` gets that file"
+    ):
         data.find("toy/file.bin", tmp_path)
     (tmp_path / "toy/file.bin").write_bytes(CONTENT[:-1] + b"x")
     assert [status.state for status in data.list_files(tmp_path)] == ["ok"]

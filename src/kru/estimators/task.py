@@ -1,6 +1,7 @@
 """A user's arrays as a task of the trainer."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -80,7 +81,15 @@ class ArrayTask(SequenceTask):
                 raise ValueError("sample_weight: expected at least one weight above zero, got none")
             mean = weights[training % self._cases].mean()
             self._weights = torch.from_numpy((weights / mean).astype(np.float32))
-        self._splits = {"train": training, "valid": held_out, "test": held_out[:0]}
+        self._splits: dict[Split, NDArray[np.int64]] = {
+            "train": training,
+            "valid": held_out,
+            "test": held_out[:0],
+        }
+
+    def set_splits(self, splits: Mapping[Split, NDArray[np.int64]]) -> None:
+        """Which sequences are in which split, where there is a split for testing too."""
+        self._splits = dict(splits)
 
     def digest(self) -> str:
         """SHA-256 of all data, and of what is held out."""

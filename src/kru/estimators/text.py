@@ -50,9 +50,13 @@ class TextTask(Task):
         self, train: NDArray[np.int64], valid: NDArray[np.int64], *, size: int, start: int, window: int
     ) -> None:
         self.input_size = self.output_size = size
-        self._codes = {"train": train, "valid": valid, "test": valid[:0]}
+        self._codes: dict[Split, NDArray[np.int64]] = {"train": train, "valid": valid, "test": valid[:0]}
         self._start = start
         self._window = window
+
+    def set_test(self, codes: NDArray[np.int64]) -> None:
+        """A text for testing."""
+        self._codes["test"] = codes
 
     def size(self, split: Split) -> int:
         return len(self._codes[split])

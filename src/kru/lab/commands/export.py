@@ -13,6 +13,7 @@ from kru.lab.cli import parse
 from kru.lab.commands.own_data import estimator_path, load_estimator
 from kru.lab.result import read_weights
 from kru.lab.run import weights_path
+from kru.lab.tasks.own_files import Sequences, Text
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ def run(arguments: Sequence[str]) -> int:
     else:
         recipe, model = read_weights(weights_path(options.weights))
         about = {"origin": f"{recipe.name} seed {recipe.seed}", "symbols": recipe.task.sizes.symbols}
+        if isinstance(recipe.task, Sequences | Text):
+            about |= recipe.task.around()
     try:
         written = _write(options, model, about)
     except TypeError as error:

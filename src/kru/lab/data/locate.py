@@ -82,8 +82,8 @@ def find(path: str, data_dir: str | Path | None = None) -> Path:
         )
     if state != "ok":
         raise DataError(
-            f"{place}: {state} ({place.stat().st_size:,} bytes, expected {file.size:,} with sha256 "
-            f"{file.sha256}); delete it and run `kru data fetch {name}`"
+            f"{place}: not the file of {name}, or {state} ({place.stat().st_size:,} bytes, expected {file.size:,} with "
+            f"sha256 {file.sha256}); `kru data fetch {name}` gets that file, `kru fit` takes data of your own"
         )
     return place
 

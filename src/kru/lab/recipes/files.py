@@ -33,6 +33,12 @@ def load_recipe(name: str) -> Recipe:
         except UnicodeDecodeError as error:
             raise ValueError(f"{name}: expected a TOML file in UTF-8 ({error})") from error
         return parse_recipe(text, path.stem, where=name)
+    if name not in shipped_recipes() and Path(name).expanduser().exists():
+        task = "text" if Path(name).suffix in (".txt", ".text", ".md") else "sequences"
+        raise ValueError(
+            f"recipe: expected the name of a recipe or a .toml file, got data, {name}; `kru fit {name} -o MODEL` fits "
+            f'a model to it, and a recipe reads it with [task] name = "{task}", data = "{name}"'
+        )
     if name not in shipped_recipes():
         raise ValueError(f"recipe: no recipe {name!r}{_near(name)}; `kru recipes` lists them")
     return recipe_from(shipped_recipes()[name], name)

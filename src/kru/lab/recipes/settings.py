@@ -42,6 +42,8 @@ def settings(recipe: Recipe) -> dict[str, Any]:
         value = getattr(recipe, outer.name)
         if is_dataclass(value):
             for inner in fields(value):
+                if is_dataclass(getattr(value, inner.name)):
+                    continue  # what a task found in its files is no setting
                 flat[dashed(f"{outer.name}.{inner.name}")] = getattr(value, inner.name)
         elif outer.name not in ("name", "expected_minutes"):
             flat[dashed(outer.name)] = value

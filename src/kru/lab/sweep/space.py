@@ -130,7 +130,8 @@ def _fields(recipe: Recipe) -> dict[str, Any]:
     for key, value in recipe_mapping(recipe).items():
         inner = {f"{key}.{name}": entry for name, entry in value.items()} if isinstance(value, dict) else {}
         flat |= inner or {key: value}
-    return {field: value for field, value in flat.items() if field not in ("task.name", "expected_minutes")}
+    hidden = ("task.name", "task.found", "expected_minutes")
+    return {field: value for field, value in flat.items() if field not in hidden}
 
 
 def _parameter(field: str, entries: Mapping[str, Any], recipe: Recipe) -> Parameter:

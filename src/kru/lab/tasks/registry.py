@@ -11,6 +11,7 @@ from kru.lab.tasks.adding import Adding
 from kru.lab.tasks.copy_memory import CopyMemory
 from kru.lab.tasks.mnist import Mnist
 from kru.lab.tasks.music import Music
+from kru.lab.tasks.own_files import Sequences, Text
 from kru.lab.tasks.penn_treebank import PennTreebank
 from kru.lab.tasks.timit import Timit
 from kru.nn.lookup import lookup
@@ -25,6 +26,8 @@ TASKS: dict[str, type[Problem]] = {
     "ptb": PennTreebank,
     "music": Music,
     "timit": Timit,
+    "sequences": Sequences,
+    "text": Text,
 }
 """The names of the tasks that are registered."""
 
