@@ -1,5 +1,5 @@
 # make demo | test | page | browser-test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | compat |
-# release | lock: each sets up what it needs.
+# release | lock | gpu-check | gpu-resources: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -55,6 +55,20 @@ browser-test: $(VENV)/.ready $(VENV)/.browser
 	  echo "make browser-test: no Chromium here; on Debian: apt-get install chromium" >&2; exit 1; }
 	@echo "Running the page and exported models in Chromium: about a minute."
 	$(BIN)/python -m pytest tests/browser
+
+# The GPU kernels, without a GPU: all their numbers in Triton's interpreter, all their code for every kind of GPU.
+IN_INTERPRETER = KRU_FULL=1 KRU_TRITON=cpu TRITON_INTERPRET=1
+CPU_TESTS = test_scan.py test_kron.py test_registration.py
+.PHONY: gpu-check gpu-resources
+gpu-check: setup
+	@echo "Checking the GPU kernels without a GPU: about an hour on two cores."
+	$(IN_INTERPRETER) $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/gpu
+	$(IN_INTERPRETER) $(BIN)/python -m pytest -n auto --maxprocesses 4 $(CPU_TESTS:%=tests/ops/%)
+	KRU_FULL=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 tests/gpu/test_compiled.py
+
+# Records what the compiled GPU kernels need: limits for the tests, and the table of docs/gpu.md.
+gpu-resources: setup
+	$(BIN)/python tests/gpu/resources.py --write
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

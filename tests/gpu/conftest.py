@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-INTERPRETED = ("test_kron.py", "test_scan.py")
+INTERPRETED = ("test_kron.py", "test_scan.py", "test_benchmark.py")
 INSIDE = os.environ.get("KRU_TRITON") == "cpu"
 collect_ignore = ["test_in_interpreter.py", "test_compiled.py"] if INSIDE else list(INTERPRETED)
 

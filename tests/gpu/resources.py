@@ -1,10 +1,10 @@
 """What the compiled kernels need, found without a GPU: registers, stack, shared memory, instructions, barriers.
 
-python tests/gpu/resources.py [--write] [--target sm_80] [--case elman-512-forward]
+python tests/gpu/resources.py [--write] [--table] [--target sm_80] [--case elman-512-forward-50]
 
 The host code runs on the CPU with every kernel's start recorded instead of done; each recorded start is compiled for
 each kind of GPU as it would be there, and the machine code is read. `--write` records the figures in resources.json,
-from which `test_compiled.py` takes its limits.
+from which `test_compiled.py` takes its limits; `--table` prints what is recorded, as docs/gpu.md has it.
 """
 
 import argparse
@@ -225,7 +225,8 @@ def _amd(kernel: Any) -> dict[str, Any]:
     return {
         "registers": found["vgpr_count"],
         "stack": found["private_segment_fixed_size"],
-        "spills": found["vgpr_spill_count"] + found["sgpr_spill_count"],
+        # Not those of scalar registers, which go to lanes of vector registers: no memory is touched.
+        "spills": found["vgpr_spill_count"],
         **_loop(loop, r"\b(global|flat|buffer)_store", r"\bs_barrier\b"),
         "fetches_ahead": "_load_lds" in code,
     }
@@ -241,13 +242,56 @@ def _loop(loop: list[str], store: str, barrier: str) -> dict[str, Any]:
     }
 
 
+CLOCK = {"sm_80": 1.41e9, "sm_90": 1.7e9}
+"""Cycles per second."""
+CYCLES = {"sm_80": 2, "sm_90": 1}
+"""That one of the four parts of a processor takes for an instruction of a warp on float32 numbers."""
+BARRIER = 30
+"""Cycles."""
+
+
+def microseconds(found: dict[str, Any], target: str) -> float:
+    """An estimate of one step of a program that has a processor to itself, from what the loop issues."""
+    issued = found["instructions"] * -(-found["warps"] // 4) * CYCLES[target]
+    return 1e6 * (issued + BARRIER * found["barriers"]) / CLOCK[target]
+
+
+def table(record: dict[str, Any]) -> str:
+    lines = [
+        "| kernel | warps | registers | shared memory | instructions | estimate, us a step |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, targets in record.items():
+        case, kernel, _ = name.split()
+        found = list(targets.values())
+        nested = (
+            kernel == "stage_kernel" or case.startswith(("elman-3x137", "lstm", "gru")) or "product" in case
+        )
+        estimates = (
+            []
+            if nested
+            else [f"{microseconds(targets[t], t):.1f}" for t in CLOCK if kernel.startswith("elman")]
+        )
+        figures = [
+            " / ".join(str(one[key]) for one in found) for key in ("registers", "shared", "instructions")
+        ]
+        lines.append(
+            f"| {case}, {kernel} | {found[0]['warps']} | {' | '.join(figures)} | {' / '.join(estimates)} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="record the figures")
+    parser.add_argument("--table", action="store_true", help="print the recorded figures, compile nothing")
     parser.add_argument("--target", choices=TARGETS, action="append", help="a kind of GPU; default: all")
     parser.add_argument("--case", choices=CASES, action="append", help="a model; default: all")
     options = parser.parse_args()
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    if options.table:
+        print(table(record))
+        return 0
     for case in options.case or CASES:
         for number, start in enumerate(starts_of(CASES[case])):
             for target in options.target or TARGETS:
