@@ -1,6 +1,6 @@
 """Time and peak memory of a training step that keeps all states, and of one that computes most of them again.
 
-The contestants of a row take turns in one run, each on one thread; the clock is that thread's. The peak is what one step
+The contestants of a row take turns in one run, each on one thread; the clock is that thread's. The peak is what a step
 in a process of its own adds to the process. Writes results/benchmarks/memory.json and the table in docs/kernels.md.
 
     .venv/bin/python benchmarks/memory.py
@@ -8,7 +8,6 @@ in a process of its own adds to the process. Writes results/benchmarks/memory.js
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from timing import Case, measure
 
 import kru
 from kru.lab.result import commit, machine
+from kru.ops import buffers
 from kru.training.files import write_atomically
 
 LAYERS = {"KRU": kru.KRU, "KRULSTM": kru.KRULSTM, "KRUGRU": kru.KRUGRU}
@@ -47,9 +47,17 @@ def peak_here(row: tuple[str, int, int, int], mode: str) -> int:
     """Bytes that the first step adds to this process, the input left out."""
     step(row[0], row[1], 20, row[3], mode)()
     run = step(*row, mode)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    buffers.clear()
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    return status("VmHWM") - before
+
+
+def status(field: str) -> int:
+    """Bytes, as Linux tells them of this process."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[field].split()[0]) * 1024
 
 
 def peak(row: tuple[str, int, int, int], mode: str) -> int:

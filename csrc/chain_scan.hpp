@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "denormals.hpp"
 #include "activation.hpp"
 #include "chain.hpp"
 #include "input.hpp"
@@ -270,6 +271,7 @@ template <class T> void chain_scan(const kru_chain& call, bool backward) {
   Part** parts = arena.take<Part*>(threads);
   for (int t = 0; t < threads; ++t) parts[t] = new (arena.take<Part>(1)) Part(arena, call, chain, input, backward);
   parallel(threads, [&](int t) {
+    const FlushDenormals flush;
     for (int64_t group = t; group < groups; group += threads)
       backward ? parts[t]->backward(group) : parts[t]->forward(group);
   });

@@ -1,6 +1,7 @@
 // The recurrence over time: each thread takes its rows through all steps, then the threads' gradients are added up.
 #pragma once
 
+#include "denormals.hpp"
 #include "elman.hpp"
 #include "gated.hpp"
 
@@ -51,7 +52,10 @@ void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const Sca
     Part** parts = arena.take<Part*>(scan.threads);
     for (int t = 0; t < scan.threads; ++t)
       parts[t] = new (arena.take<Part>(1)) Part(arena, scan, *matrix, *own.workers[t][0], *own.inputs[t], own.block_rows);
-    parallel(scan.threads, [&](int t) { parts[t]->run(t); });
+    parallel(scan.threads, [&](int t) {
+      const FlushDenormals flush;
+      parts[t]->run(t);
+    });
     return;
   }
   using Part = ElmanBackward<T, C, M>;
@@ -64,7 +68,10 @@ void run_elman(Arena& arena, const ScanCall<T>& scan, const M* matrix, const Sca
     dleak[t] = parts[t]->dleak;
     dinitial[t] = parts[t]->dinitial;
   }
-  parallel(scan.threads, [&](int t) { parts[t]->run(t); });
+  parallel(scan.threads, [&](int t) {
+    const FlushDenormals flush;
+    parts[t]->run(t);
+  });
   if (scan.call.nonlinearity == KRU_MODRELU) add_threads(scan.call.dbias, dbias, scan.threads, scan.units);
   add_threads(scan.call.dleak, dleak, scan.threads, scan.units);
   add_threads(scan.call.dinitial, dinitial, scan.threads, scan.state);
@@ -81,7 +88,10 @@ void run_gated(Arena& arena, const ScanCall<T>& scan, const M* matrices, const S
     dbias[t] = parts[t]->drecurrent_bias;
     dinitial[t] = parts[t]->dinitial;
   }
-  parallel(scan.threads, [&](int t) { backward ? parts[t]->backward(t) : parts[t]->forward(t); });
+  parallel(scan.threads, [&](int t) {
+    const FlushDenormals flush;
+    backward ? parts[t]->backward(t) : parts[t]->forward(t);
+  });
   if (!backward) return;
   add_threads(scan.call.drecurrent_bias, dbias, scan.threads, scan.units);
   add_threads(scan.call.dinitial, dinitial, scan.threads, scan.units);
