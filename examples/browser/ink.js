@@ -62,7 +62,8 @@ export function drawStrokes(context, strokes, width) {
       const [a, b] = stroke[i], [c, d] = stroke[i + 1];
       context.quadraticCurveTo(a, b, (a + c) / 2, (b + d) / 2);
     }
-    context.lineTo(...stroke.at(-1));
+    // A line of no length would not be drawn everywhere.
+    context.lineTo(...(stroke.length > 1 ? stroke.at(-1) : [x + 1e-3, y]));
     context.stroke();
   }
 }

@@ -13,7 +13,8 @@ const OPENING = [[48, 55, 64, 72], [53, 57, 65, 72], [55, 59, 62, 74], [48, 55, 
 export function createMusic(model) {
   const find = (id) => document.getElementById(id);
   const stream = model.create(), sound = createSound();
-  let steps = [], outputs, held = new Set(), chord = new Set(), since = 0, player = 0, cursor = -1;
+  const held = new Set();
+  let steps = [], outputs, chord = new Set(), since = 0, player = 0, cursor = -1, ringing = [];
 
   const redraw = surface(find("roll"), (context, width, height) => {
     const last = cursor >= 0 ? cursor + 1 : steps.length, rows = Math.ceil(height / ROW);
@@ -65,13 +66,11 @@ export function createMusic(model) {
   const beat = () => 60000 / Number(find("tempo").value);
 
   function sounds(notes, owner) {
-    const before = piece;
-    piece = notes;
-    before.filter((midi) => !notes.includes(midi)).forEach(sound.release);
+    ringing.filter((midi) => !notes.includes(midi)).forEach(sound.release);
+    ringing = notes;
     notes.forEach(sound.play);
     piano.mark(notes, owner);
   }
-  let piece = [];
 
   function stop() {
     if (!player) return;
@@ -122,7 +121,7 @@ export function createMusic(model) {
   }
 
   // A chord is what is pressed between the first key down and the last key up; held longer, it lasts longer.
-  const piano = createPiano(find("piano"), {
+  const hands = {
     press(midi) {
       stop();
       if (!held.size) {
@@ -134,11 +133,15 @@ export function createMusic(model) {
       sound.play(midi);
       piano.mark([...held], "yours");
     },
+    cancel(midi) {
+      chord.delete(midi);
+      hands.release(midi);
+    },
     release(midi) {
       if (!held.delete(midi)) return;
       sound.release(midi);
       piano.mark([...held], "yours");
-      if (held.size) return;
+      if (held.size || !chord.size) return;
       const notes = [...chord].sort((a, b) => a - b);
       const times = Math.min(8, Math.max(1, Math.round((performance.now() - since) / beat())));
       for (let i = 0; i < times; i++) append(notes, "yours");
@@ -146,7 +149,8 @@ export function createMusic(model) {
       enable();
       redraw();
     },
-  });
+  };
+  const piano = createPiano(find("piano"), hands);
 
   find("go").addEventListener("click", goOn);
   find("replay").addEventListener("click", replay);

@@ -51,8 +51,8 @@ export function createPad(canvas, { onChange, onDone }) {
   });
   canvas.addEventListener("pointermove", (event) => {
     if (event.pointerId !== pointer) return;
-    for (const part of event.getCoalescedEvents?.() ?? [event]) strokes.at(-1).push(at(part));
-    if (strokes.at(-1).length < 2) strokes.at(-1).push(at(event));
+    const parts = event.getCoalescedEvents?.();
+    for (const part of parts?.length ? parts : [event]) strokes.at(-1).push(at(part));
     changed();
   });
   for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, (event) => {

@@ -26,8 +26,8 @@ export const PLACES = (() => {
   return places;
 })();
 
-/** press(midi) and release(midi) are called as keys go down and up. */
-export function createPiano(element, { press, release }) {
+/** press(midi) and release(midi) are called as keys go down and up, cancel(midi) if a touch turns into scrolling. */
+export function createPiano(element, { press, release, cancel }) {
   const buttons = new Map(), pointers = new Map(), letters = new Map();
   let current = 60;
 
@@ -45,22 +45,23 @@ export function createPiano(element, { press, release }) {
     element.append(button);
   }
 
-  function focus(midi) {
+  function focus(midi, preventScroll = false) {
     buttons.get(current).tabIndex = -1;
     current = Math.min(HIGHEST, Math.max(LOWEST, midi));
     buttons.get(current).tabIndex = 0;
-    buttons.get(current).focus();
+    buttons.get(current).focus({ preventScroll });
   }
 
   element.addEventListener("pointerdown", (event) => {
     const midi = Number(event.target.dataset.midi);
     if (!midi || event.button !== 0) return;
     pointers.set(event.pointerId, midi);
+    focus(midi, true);
     press(midi);
   });
   const lift = (event) => {
     if (!pointers.has(event.pointerId)) return;
-    release(pointers.get(event.pointerId));
+    (event.type === "pointercancel" ? cancel : release)(pointers.get(event.pointerId));
     pointers.delete(event.pointerId);
   };
   addEventListener("pointerup", lift);

@@ -216,6 +216,16 @@ def test_keys_of_the_piano_are_played_by_touch(open_page) -> None:
     before = len(steps_of(page))
     page.locator("#piano button[data-midi='64']").tap()
     assert steps_of(page)[before:] == [{"notes": [64], "owner": "yours"}]
+    # A touch that turns into scrolling plays nothing.
+    page.evaluate(
+        """() => {
+          const key = document.querySelector("#piano button[data-midi='67']");
+          const touch = { bubbles: true, pointerId: 7, pointerType: "touch" };
+          key.dispatchEvent(new PointerEvent("pointerdown", touch));
+          key.dispatchEvent(new PointerEvent("pointercancel", touch));
+        }"""
+    )
+    assert len(steps_of(page)) == before + 1
 
 
 def test_it_plays_to_the_end(open_page) -> None:
