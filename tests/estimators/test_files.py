@@ -1,13 +1,16 @@
 """Files of sequences, and what is said of bad ones."""
 
 import os
+import resource
 import struct
 import wave
+import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from kru.estimators import files
 from kru.estimators.data import read_cases
 from kru.estimators.files import read, read_text
 from kru.sound import read_wav
@@ -77,6 +80,61 @@ def test_npz(tmp_path):
     np.savez(path, X=objects)
     with pytest.raises(ValueError, match="without pickled objects"):
         read(path)
+
+
+def npy(header: str) -> bytes:
+    text = header.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + bytes(1000)
+
+
+@pytest.mark.parametrize(
+    ("member", "method", "message"),
+    [
+        (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1), }"), 8, "promises shape"),
+        (npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 2), }"), 8, "promises shape"),
+        (npy("{'descr': '<f8', 'fortran_order': False, 'shape': ("), 8, "expected arrays of numbers"),
+        (bytes(3 * 10**8), 8, "bytes unpack to 300,000,000"),
+        (bytes(1000), 14, "packed by method 14"),
+    ],
+)
+def test_npz_files_that_promise_too_much(tmp_path, member, method, message):
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("X.npy", member)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=message):
+        read(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB, on Linux
+
+
+def test_damaged_npz_files_are_named(tmp_path):
+    whole = tmp_path / "whole.npz"
+    np.savez_compressed(whole, X=np.random.default_rng(0).normal(size=(3, 2, 50)))
+    content = whole.read_bytes()
+    path = tmp_path / "data.npz"
+    for place in range(30, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        try:
+            read(path)
+        except ValueError as error:
+            assert str(path) in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}])
+def test_tables_with_lists_are_refused(tmp_path, value):
+    path = tmp_path / "data.parquet"
+    pd.DataFrame({"case": [value], "time": [1], "x": [1.0], "label": ["a"]}).to_parquet(path)
+    with pytest.raises(ValueError, match="column 'case': expected numbers, strings or times, got"):
+        read(path, target="label")
+
+
+def test_parquet_files_that_unpack_to_too_much_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "data.parquet"
+    pd.DataFrame({"t0": np.zeros(1000), "label": np.zeros(1000)}).to_parquet(path)
+    assert len(read(path, target="label").X) == 1000
+    monkeypatch.setattr(files, "CELLS", 1999)
+    with pytest.raises(ValueError, match="it has 2,000 cells in"):
+        read(path, target="label")
 
 
 def test_ts(tmp_path):

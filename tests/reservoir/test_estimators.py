@@ -231,7 +231,15 @@ def test_exported_to_onnx_it_predicts_the_same(kind: str, tmp_path: Path) -> Non
         (lambda s, t: s.pop("fitted"), "expected the settings of an echo state model"),
         (lambda s, t: t.pop("readout.weight"), "expected an entry 'readout.weight'"),
         (lambda s, t: t["mean"].fill_(float("nan")), "mean: expected finite numbers"),
-        (lambda s, t: t.update({"reservoir.bias_l0": torch.zeros(3)}), "size mismatch"),
+        (lambda s, t: s["parameters"].update(washout="x"), "washout missing or of another type"),
+        (lambda s, t: s["parameters"].update({"x" * 9999: 1}), "unexpected keyword argument"),
+        (lambda s, t: s["fitted"].pop("per_step_"), "per_step_ missing or of another type"),
+        (lambda s, t: s["fitted"].update(flat_="yes"), "flat_ missing or of another type"),
+        (lambda s, t: t.update(x=torch.zeros(1)), "x: expected none, got"),
+        (lambda s, t: t.update(mean=torch.zeros(7, dtype=torch.float64)), "mean: expected"),
+        (lambda s, t: t.update({"readout.weight": torch.zeros(1, 3)}), "readout.weight: expected"),
+        (lambda s, t: t["scale"].zero_(), "scale: expected numbers above zero"),
+        (lambda s, t: t.update({"reservoir.bias_l0": torch.zeros(3)}), "reservoir.bias_l0: expected"),
     ],
 )
 def test_files_that_ask_for_too_much_or_lack_something(change: Any, message: str, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """Sequences from files: CSV, Parquet, npz, ts, text, folders of WAV files. Nothing that is read can run code."""
 
+import math
 import re
+import struct
+import tokenize
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +17,30 @@ from kru.estimators.data import CASE_COLUMNS, TIME_COLUMNS
 from kru.sound import read_wav
 
 Values = NDArray[np.float64]
+_format: Any = np.lib.format
+
+LARGEST = 2**28
+"""Bytes that any archive or table may unpack to, and ..."""
+RATIO = 100
+"""... how many times its own size a larger one may."""
+CELLS = 2**26
+"""Cells of a Parquet file, which can repeat a value at no cost."""
+_DAMAGED = (
+    ValueError,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    TypeError,
+    LookupError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile and numpy were seen to raise on damaged archives."""
 
 
 class Data(NamedTuple):
@@ -95,13 +123,43 @@ def read_frame(path: Path) -> Any:
     except ModuleNotFoundError as error:
         raise ValueError(f"{path}: pandas is not installed; run pip install 'kru[estimators]'") from error
     try:
-        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except (ValueError, OSError, ImportError) as error:
-        raise ValueError(f"{path}: expected a table ({str(error).splitlines()[0]})") from error
+        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    except (
+        ValueError,
+        OSError,
+        ImportError,
+        RuntimeError,
+        TypeError,
+        LookupError,
+        NotImplementedError,
+    ) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: expected a table ({reason})") from error
+    for column in frame.columns[frame.dtypes.map(lambda dtype: dtype.kind) == "O"]:
+        lists = {type(value) for value in frame[column] if not isinstance(value, Hashable)}
+        if lists:
+            raise ValueError(
+                f"{path}: column {str(column)!r}: expected numbers, strings or times, got {lists.pop().__name__}"
+            )
     if len(frame) == 0:
         raise ValueError(f"{path}: expected at least one row, got none")
     frame.columns = [str(column) for column in frame.columns]
     return frame
+
+
+def _read_parquet(path: Path) -> Any:
+    """A Parquet file of at most `CELLS` cells, as a frame."""
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        size = sum(file.metadata.row_group(k).total_byte_size for k in range(file.metadata.num_row_groups))
+    if cells > CELLS or size > max(LARGEST, RATIO * path.stat().st_size):
+        raise ValueError(
+            f"it has {cells:,} cells in {size:,} bytes, expected at most {CELLS:,} in {LARGEST:,}"
+        )
+    return pd.read_parquet(path)
 
 
 def expect_numbers(path: Path, frame: Any, columns: Sequence[str]) -> None:
@@ -169,21 +227,56 @@ def read_table(
 
 def read_npz(path: Path, target: str = "y") -> Data:
     """Arrays "X" (cases, channels, time) or (cases, time) and, if there is one, the target."""
+    arrays: dict[str, NDArray[Any]] = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise ValueError("it is a single array")
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: expected arrays of numbers without pickled objects ({error})") from error
+        with zipfile.ZipFile(path) as archive:
+            _expect_archive(archive, path.stat().st_size)
+            for info in archive.infolist():
+                with archive.open(info) as member:
+                    _expect_array(member, info)
+                with archive.open(info) as member:
+                    arrays[info.filename.removesuffix(".npy")] = _format.read_array(
+                        member, allow_pickle=False
+                    )
+    except _DAMAGED as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: expected arrays of numbers without pickled objects ({reason})") from error
     if "X" not in arrays:
         raise ValueError(f"{path}: expected an array X, got {', '.join(arrays) or 'none'}")
     X, y = arrays["X"], arrays.get(target)
     if X.ndim not in (2, 3):
         raise ValueError(f"{path}: X: expected (cases, channels, time) or (cases, time), got shape {X.shape}")
-    if y is not None and len(y) != len(X):
-        raise ValueError(f"{path}: {target}: expected {len(X)} targets, one for each case, got {len(y)}")
+    for name, array in (("X", X), (target, y)):
+        if array is not None and (array.dtype.kind not in "biufUS" or array.dtype.names):
+            raise ValueError(f"{path}: {name}: expected numbers or strings, got {array.dtype}")
+    if X.dtype.kind in "US":
+        raise ValueError(f"{path}: X: expected numbers, got {X.dtype}")
+    if y is not None and (y.ndim == 0 or len(y) != len(X)):
+        raise ValueError(
+            f"{path}: {target}: expected {len(X)} targets, one for each case, got {len(y) if y.ndim else 'one number'}"
+        )
     return Data(X, y, [str(index) for index in range(len(X))])
+
+
+def _expect_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Raise if an archive is packed in a way that can hide its size, or unpacks to more than `LARGEST` allows."""
+    for info in archive.infolist():
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename} is packed by method {info.compress_type}")
+    unpacked = sum(info.file_size for info in archive.infolist())
+    if unpacked > max(LARGEST, RATIO * size):
+        raise ValueError(f"{size:,} bytes unpack to {unpacked:,}")
+
+
+def _expect_array(member: IO[bytes], info: zipfile.ZipInfo) -> None:
+    """Raise if the header of a .npy file promises other than the member holds, before memory is taken for it."""
+    version = _format.read_magic(member)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{info.filename} has version {version} of the format")
+    read = _format.read_array_header_1_0 if version == (1, 0) else _format.read_array_header_2_0
+    shape, _, dtype = read(member)
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > info.file_size:
+        raise ValueError(f"{info.filename} promises shape {shape} in {info.file_size:,} bytes")
 
 
 def read_ts(path: Path) -> Data:

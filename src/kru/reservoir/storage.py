@@ -3,12 +3,14 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
+from torch import Tensor
 
 from kru.estimators.columns import Columns, read_columns
 from kru.linalg.factors import prime_factors
@@ -16,7 +18,7 @@ from kru.reservoir.echo_state import EchoState
 from kru.reservoir.equations import Linear
 from kru.training.checksum import checksum
 from kru.training.files import write_atomically
-from kru.training.plain_json import Shape, mismatches, parse_json
+from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 
 FORMAT = "kru echo state 1"
 _MALFORMED = (
@@ -28,6 +30,23 @@ _MALFORMED = (
     OverflowError,
     RuntimeError,
 )
+REASON = 500
+"""Characters of an error that are repeated."""
+_PARAMETERS: dict[str, Shape] = {
+    "leak": NUMBER | list,
+    "input_scaling": NUMBER | list,
+    "factors": list | NoneType,
+    "ridge": NUMBER | list | NoneType,
+    "washout": int | NoneType,
+    "input_to_readout": bool,
+    "random_state": int | NoneType,
+}
+"""The settings that are used before anything looks at their type."""
+_FITTED: dict[str, dict[str, Shape]] = {
+    "EchoStateClassifier": {"strength_": NUMBER, "n_features_in_": int, "temperature_": NUMBER},
+    "EchoStateForecaster": {"strength_": NUMBER, "n_features_in_": int, "flat_": bool, "outputs_": int},
+    "EchoStateRegressor": {"strength_": NUMBER, "n_features_in_": int, "flat_": bool, "per_step_": bool},
+}
 PLAIN = ("strength_", "n_features_in_", "per_step_", "flat_", "outputs_", "temperature_", "target_scale_")
 """Fitted attributes that are numbers or truth values."""
 
@@ -76,7 +95,7 @@ def load(path: str, kind: type[EchoState]) -> EchoState:
     except KeyError as error:
         raise ValueError(f"{path}: expected an entry {error}, got none") from error
     except _MALFORMED as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path}: {' '.join(str(error).split())[:REASON]}") from error
 
 
 def _read(file: Any, kind: type[EchoState]) -> EchoState:
@@ -109,7 +128,14 @@ def _read(file: Any, kind: type[EchoState]) -> EchoState:
     if found is None or not issubclass(found, kind):
         raise ValueError(f"expected a {kind.__name__}, got a {settings['class']}")
     model = found(**settings["parameters"])
+    if wrong := mismatches(model.get_params(), _PARAMETERS) + mismatches(
+        settings["fitted"], _FITTED[found.__name__]
+    ):
+        raise ValueError(
+            f"expected settings of other types, got {', '.join(wrong)} missing or of another type"
+        )
     model._build(int(settings["inputs"]), bool(settings["moments"]))
+    _expect_tensors(tensors, _tensors_of(model, settings, tensors))
     part = "reservoir."
     model.reservoir_.load_state_dict(
         {name[len(part) :]: value for name, value in tensors.items() if name.startswith(part)}
@@ -153,6 +179,61 @@ def _expect_sizes(parameters: dict[str, Any], inputs: int, entries: int) -> None
         raise ValueError(
             f"expected settings of at most {entries} weights, got units={units}, layers={layers}"
         )
+
+
+def _tensors_of(model: EchoState, settings: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of the names, shapes and types that a file of a model has that was just built for its settings."""
+
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.float64, device="meta")
+
+    outputs = len(tensors["readout.bias"].reshape(-1))
+    classes = settings.get("classes")
+    if type(model).__name__ == "EchoStateClassifier" and (
+        not isinstance(classes, list)
+        or len(classes) != outputs
+        or any(isinstance(label, list | dict) for label in classes)
+    ):
+        raise ValueError(f"classes: expected {outputs} labels, one for each output, got others")
+    expected = {f"reservoir.{name}": value for name, value in model.reservoir_.state_dict().items()}
+    expected |= {"readout.weight": empty(outputs, model.readout_size_), "readout.bias": empty(outputs)}
+    expected |= {"mean": empty(settings["inputs"]), "scale": empty(settings["inputs"])}
+    if model.projection_ is not None:
+        expected |= {"projection.signs": model.projection_.signs, "projection.rows": model.projection_.rows}
+        rows = tensors["projection.rows"].reshape(-1)
+        if (
+            rows.is_floating_point()
+            or len(rows) == 0
+            or not 0 <= int(rows.min()) <= int(rows.max()) < model.projection_.padded
+        ):
+            raise ValueError(
+                f"projection.rows: expected numbers below {model.projection_.padded}, got others"
+            )
+    if classes is not None:
+        features = empty(model.readout_size_).to(tensors["feature_mean_"].dtype)
+        expected |= {"feature_mean_": features, "feature_scale_": features}
+    for name in ("scale", "feature_scale_"):
+        if name in tensors and not bool((tensors[name] > 0).all()):
+            raise ValueError(f"{name}: expected numbers above zero, got others")
+    count = settings["fitted"].get("outputs_")
+    if count is not None and (count != outputs or outputs > settings["inputs"]):
+        raise ValueError(f"outputs_: expected {outputs}, got {count}")
+    if "last" in tensors:
+        weights = [value for name, value in expected.items() if name.endswith("weight_ih_l0")]
+        expected |= {f"state.{k}": weight.new_empty(1, 1, len(weight)) for k, weight in enumerate(weights)}
+        expected["last"] = empty(outputs)
+    return expected
+
+
+def _expect_tensors(tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Raise unless these are tensors of the names, shapes and types of `expected`."""
+    for name in sorted(tensors.keys() | expected.keys()):
+        there, wanted = (
+            "none" if t is None else f"{tuple(t.shape)} of {t.dtype}"
+            for t in (tensors.get(name), expected.get(name))
+        )
+        if there != wanted:
+            raise ValueError(f"{name}: expected {wanted}, got {there}")
 
 
 def _expect_finite(tensors: dict[str, torch.Tensor]) -> None:

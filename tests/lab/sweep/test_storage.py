@@ -225,3 +225,17 @@ def test_a_damaged_journal_is_one_line(tmp_path, capsys):
                 code = main(["sweep", "copy-1000-kru", "--show", "--storage", str(path)])
                 assert code in (0, 1, 2)
                 assert capsys.readouterr().err.count("\n") == (code > 0)
+
+
+def test_a_damaged_database_is_one_line(small, capsys):
+    """Nothing says that it is safe and that the command should be run again."""
+    assert main([*small, "--trials", "2", "--steps", "4", "--storage", "s.db", "--out", "out"]) == 0
+    content = bytearray(Path("s.db").read_bytes())
+    content[200:4096] = b"\xff" * 3896
+    Path("s.db").write_bytes(content)
+    capsys.readouterr()
+    assert main([*small[:2], "--storage", "s.db", "--show"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "storage s.db: " in said
+    assert "name another --storage" in said

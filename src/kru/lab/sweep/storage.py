@@ -23,6 +23,17 @@ VARIABLE = "KRU_STORAGE"
 """The environment variable that names a storage; other users can see arguments of a process, but not this."""
 UNREADABLE = "a URL that cannot be read"
 _SCHEME = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
+PASSING = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""Errors of SQLite that the file is not to blame for."""
 DATABASE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 
 
@@ -121,7 +132,8 @@ class Store:
             cause = error.__cause__ or error
             cause = getattr(cause, "orig", None) or cause
             reason = str(cause).strip().splitlines()[0]
-            if getattr(cause, "sqlite_errorcode", None) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN):
+            code = getattr(cause, "sqlite_errorcode", None)
+            if code is not None and code & 0xFF not in PASSING:
                 raise ValueError(f"storage {self}: {reason}; name another --storage") from error
             raise RunError(
                 f"storage {self}: {reason}; finished trials are safe; run the same command to resume"

@@ -91,7 +91,8 @@ class Rotations(Stage):
     def _split(self, x: Tensor) -> tuple[Tensor, ...]:
         count = len(self.tensors[0])
         pairs = x[..., self.first : self.first + 2 * count]
-        pairs = pairs.reshape(*x.shape[:-1], -1, 2, self.distance)
+        # The number of blocks in full: without rows torch could not tell it.
+        pairs = pairs.reshape(*x.shape[:-1], count // self.distance, 2, self.distance)
         return *pairs.unbind(-2), *(tensor.reshape(-1, self.distance) for tensor in self.tensors)
 
     def _join(self, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -158,5 +159,7 @@ def from_program(tensors: Sequence[Tensor], program: Sequence[int]) -> list[Stag
 
 
 def _fourier(x: Tensor, *, inverse: bool) -> Tensor:
+    if not x.numel():
+        return x  # MKL refuses to transform nothing
     y: Tensor = torch.fft.ifft(x, norm="ortho") if inverse else torch.fft.fft(x, norm="ortho")
     return y
