@@ -2,13 +2,8 @@
 
 import json
 import os
-import pwd
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +13,8 @@ import scipy.io
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.run import RunOptions, train
 from kru.lab.sweep.space import load_space
+
+from . import postgres
 
 RECIPE = """
 batch_size = 2
@@ -104,59 +101,17 @@ def forks(fork_server, tmp_path):
     return run
 
 
-def postgres_programs():
-    """The folder of initdb and postgres: on the PATH, or where Debian puts them."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    found = shutil.which("initdb")
-    folders += [Path(found).parent] if found else []
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
-
-
 @pytest.fixture(scope="session")
 def postgres_server():
-    """A server of its own in a temporary folder, as a user without rights, since root may not run one."""
-    programs = postgres_programs()
+    programs = postgres.postgres_programs()
     if programs is None:
         pytest.skip("there is no PostgreSQL server here: on Debian, apt-get install postgresql")
-    user = {}
-    folder = Path(tempfile.mkdtemp(prefix="kru-postgres-"))
-    if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-    data = folder / "data"
-    try:
-        subprocess.run(
-            [programs / "initdb", "-D", data, "-U", "kru", "-A", "trust", "--no-sync"],
-            check=True,
-            capture_output=True,
-            cwd=folder,
-            **user,
-        )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        server = subprocess.Popen(
-            [programs / "postgres", "-D", data, "-k", folder, "-h", "127.0.0.1", "-p", str(port), "-F"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            **user,
-        )
-        try:
-            wait = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-t", "30"]
-            while subprocess.run(wait, check=False, capture_output=True).returncode:
-                assert server.poll() is None, "the PostgreSQL server did not start"
-            yield f"postgresql+psycopg://kru@127.0.0.1:{port}"
-        finally:
-            server.send_signal(signal.SIGQUIT)  # at once, whoever is connected
-            server.wait()
-    finally:
-        shutil.rmtree(folder)
+    with postgres.postgres_server(programs) as url:
+        yield url
 
 
-@pytest.fixture
-def postgres(postgres_server, request):
+@pytest.fixture(name="postgres")
+def database(postgres_server, request):
     """The URL of an empty database."""
     from sqlalchemy import create_engine, text
 
