@@ -28,6 +28,7 @@ extensions = [
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 default_role = "py:obj"
+smartquotes = False  # "complex" is code
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {
@@ -38,7 +39,6 @@ autodoc_default_options = {
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_class_signature = "separated"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 maximum_signature_line_length = 90
@@ -48,6 +48,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+napoleon_use_param = False
 napoleon_custom_sections = ["Shapes"]
 
 html_theme = "furo"

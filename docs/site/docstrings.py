@@ -37,7 +37,7 @@ def _prose(line: str) -> str:
 
 
 def _formulas(text: str) -> str:
-    text = text.replace("|", "\\|")
+    text = re.sub(r"\bsigma\(", "σ(", text.replace("|", "\\|"))
     text = re.sub(r"\*(?!\*)(?<!\*\*)", r"\\*", text) if not text.lstrip().startswith(("* ", ":")) else text
     text = SUB.sub(lambda m: f"{GREEK.get(m[1], m[1])}\\ :sub:`{m[2].strip('{}')}`\\ ", text)
     return SUP.sub(lambda m: f"\\ :sup:`{m[1].strip('{}()')}`\\ ", text)

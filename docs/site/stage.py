@@ -17,6 +17,13 @@ NAMES = {"README.md": "start.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 NAMES |= {"RESULTS.md": "results.md", "SECURITY.md": "security.md", "docs/index.md": "guides.md"}
 """Pages that have another name on the site; docs/x.md is x.md there."""
 
+ONLY_HERE = {
+    0: ["Gallery <gallery/index>"],
+    2: ["Model cards <cards/index>"],
+    -1: ["API reference <api/index>", "All guides <guides>", "Security <security>", "Changelog <changelog>"],
+}
+"""What the contents have besides the guides, by section of docs/index.md."""
+
 LINK = re.compile(r"(?P<code>```.*?```|`[^`\n]*`)|\]\((?P<target>[^)\s]+)\)", re.DOTALL)
 
 
@@ -42,7 +49,29 @@ def stage(target: Path) -> None:
         copy = target / path.relative_to(SITE)
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(rewritten(path, target, place=copy.relative_to(target)), encoding="utf-8")
+    with (target / "index.md").open("a", encoding="utf-8") as page:
+        page.write("\n" + contents((GUIDES / "index.md").read_text(encoding="utf-8")))
     write_cards(ROOT / "results", target / "cards")
+
+
+def contents(index: str) -> str:
+    """The contents of the site, from the sections and links of docs/index.md, with what only the site has."""
+    listed: list[str] = []
+    parts: list[str] = []
+    sections = re.split(r"^## ", index, flags=re.MULTILINE)[1:]
+    for number, section in enumerate(sections):
+        caption, _, text = section.partition("\n")
+        entries = []
+        for title, link in re.findall(r"\[([^\]]+)\]\(([^)#\s]+\.md)\)", text):
+            page = (page_name((GUIDES / link).resolve()) or "").removesuffix(".md")
+            if page and page not in listed:
+                title = "Start" if page == "start" else title[0].upper() + title[1:]
+                entries.append(f"{title} <{page}>")
+                listed.append(page)
+        entries += ONLY_HERE.get(number - len(sections), ONLY_HERE.get(number, []))
+        entries = sorted(entries, key=lambda entry: not entry.startswith(("Start ", "API reference ")))
+        parts += ["```{toctree}", ":hidden:", f":caption: {caption.strip()}", "", *entries, "```", ""]
+    return "\n".join(parts)
 
 
 def rewritten(page: Path, target: Path, place: Path = Path("page.md")) -> str:

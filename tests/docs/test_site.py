@@ -72,7 +72,7 @@ def test_weights_without_a_description_are_noticed(site, tmp_path):
 @pytest.mark.parametrize(
     ("plain", "page"),
     [
-        ("h_t = sigma(W h_{t-1})", r"h\ :sub:`t`\  = sigma(W h\ :sub:`t-1`\ )"),
+        ("h_t = sigma(W h_{t-1})", r"h\ :sub:`t`\  = σ(W h\ :sub:`t-1`\ )"),
         ("N^2 parameters", r"N\ :sup:`2`\  parameters"),
         ("max(|z| + b, 0)", r"max(\|z\| + b, 0)"),
         ("`factor_f` of `matrix()`", "`factor_f` of `matrix()`"),
