@@ -43,6 +43,12 @@ def _formulas(text: str) -> str:
     return SUP.sub(lambda m: f"\\ :sup:`{m[1].strip('{}()')}`\\ ", text)
 
 
+def dashes(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
+    """A dash between an argument and what it is, where Napoleon has written two hyphens."""
+    lines[:] = [line.replace("** -- ", "** – ").replace(")* -- ", ")* – ") for line in lines]
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("autodoc-process-docstring", dashes, priority=600)
     return {"parallel_read_safe": True}

@@ -32,7 +32,11 @@ with torch.no_grad():
 figure, axes = pyplot.subplots(figsize=(7, 3.6))
 axes.loglog(sizes, micros, "o-", label="measured here")
 axes.loglog(
-    sizes, [micros[-1] * (n / sizes[-1]) ** 2 for n in sizes], "--", color="0.6", label="a dense matrix: N²"
+    sizes,
+    [micros[0] * (n / sizes[0]) ** 2 for n in sizes],
+    "--",
+    color="0.6",
+    label="growth of a dense matrix, N²",
 )
 axes.set(xlabel="units", ylabel="processor time of a step, µs")
 axes.legend()
