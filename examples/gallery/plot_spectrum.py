@@ -65,7 +65,7 @@ figure.tight_layout()
 
 # %%
 # The learning rate of the factors is ten times the usual one, so that a short run shows what happens. On the right is
-# what is left of a signal after t steps in the direction of each eigenvector, ``|λ|^t``, on average over the eigenvectors.
+# what is left of a signal after t steps in the direction of each eigenvector, ``|λ|^t``, on average.
 
 figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.4))
 t = torch.arange(200)
