@@ -225,3 +225,24 @@ def test_text_and_other_files(tmp_path):
         read(path)
     with pytest.raises(ValueError, match="got nothing there"):
         read(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(("separator", "decimal"), [(";", "."), (";", ","), ("\t", "."), ("\t", ",")])
+def test_tables_of_spreadsheets(separator, decimal, tmp_path):
+    rows = [
+        ["case", "time", "x", "label"],
+        ["a", "1", "0.5", "up"],
+        ["a", "2", "-7", "up"],
+        ["b", "1", "1.25", "down"],
+    ]
+    text = "".join(separator.join(cell.replace(".", decimal) for cell in row) + "\r\n" for row in rows)
+    (tmp_path / "d.csv").write_text(text, encoding="utf-8-sig")
+    data = read(tmp_path / "d.csv", target="label")
+    assert data.X["x"].tolist() == [0.5, -7, 1.25]
+    assert data.y.tolist() == ["up", "down"]
+
+
+def test_other_encodings_are_named(tmp_path):
+    (tmp_path / "d.csv").write_bytes("case,time,x\nmüde,1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"d\.csv: expected UTF-8, got byte 0xfc"):
+        read(tmp_path / "d.csv")

@@ -184,6 +184,11 @@ GOOD = "case,time,x,label\na,1,0.5,up\na,2,0.7,up\nb,1,0.1,down\n"
         (GOOD.replace("0.7", "inf"), [], "row 3, case a, column 'x': expected a finite number, got inf"),
         (GOOD.replace("a,2,0.7,up", "a,1,0.7,up"), [], "d.csv: expected one row for each time, got two"),
         (GOOD.replace("a,2,0.7,up", "a,2,0.7,down"), [], "d.csv: case a: expected one target, got 2"),
+        (
+            GOOD.replace("case,time", "subject,step"),
+            [],
+            "'subject': expected a number, got 'a' (--case and --time name such columns, --channels those to read)",
+        ),
         (GOOD, ["--target", "lable"], "d.csv: expected a column 'lable', got case, time, x, label"),
         (GOOD, ["--channels", "z"], "d.csv: expected a column 'z'"),
         (GOOD, ["--as", "regressor"], "d.csv: case a: expected a number as target, got 'up'"),
@@ -253,10 +258,8 @@ def test_forecasts_with_exogenous_columns(tmp_path, monkeypatch, capsys) -> None
     assert all(float(row["lower"]) <= float(row["prediction"]) <= float(row["upper"]) for row in rows)
     assert main(["evaluate", "m", "s.csv"]) == 0
     assert re.search(r"root mean square error [\d.]+ one step ahead", capsys.readouterr().out)
-    assert main(["export", "m", "--to", "c99", "-o", "c"]) == 2
-    assert (
-        "expected a classifier, a regressor or a language model, got KRUForecaster" in capsys.readouterr().err
-    )
+    assert main(["export", "m", "--to", "c99", "-o", "c"]) == 0
+    assert "#define MODEL_INPUTS 1 " in Path("c/model.h").read_text()
 
 
 def test_text_is_generated_repeatably(tmp_path, monkeypatch, capsys) -> None:

@@ -123,7 +123,11 @@ def read_frame(path: Path) -> Any:
     except ModuleNotFoundError as error:
         raise ValueError(f"{path}: pandas is not installed; run pip install 'kru[estimators]'") from error
     try:
-        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+        frame = pd.read_csv(path, **_dialect(path)) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: expected UTF-8, got byte {error.object[error.start]:#04x} (iconv converts other encodings)"
+        ) from error
     except (
         ValueError,
         OSError,
@@ -162,6 +166,20 @@ def _read_parquet(path: Path) -> Any:
     return pd.read_parquet(path)
 
 
+def _dialect(path: Path) -> dict[str, str]:
+    """How a CSV file is separated, by its first lines: commas, or semicolons or tabs where there are no commas.
+
+    Between semicolons a comma is the decimal point of a spreadsheet in much of Europe.
+    """
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        lines = [file.readline(100_000) for _ in range(20)]
+    for separator in (";", "\t"):
+        if separator in lines[0] and "," not in lines[0]:
+            commas = any(re.search(r"(^|[;\t])-?\d+,\d+([;\t\r\n]|$)", line) for line in lines[1:])
+            return {"sep": separator, "decimal": "," if commas else "."}
+    return {}
+
+
 def expect_numbers(path: Path, frame: Any, columns: Sequence[str]) -> None:
     """Make columns of a frame float64, empty cells NaN, or say which row has something else."""
     import pandas as pd
@@ -171,8 +189,11 @@ def expect_numbers(path: Path, frame: Any, columns: Sequence[str]) -> None:
         wrong = np.flatnonzero(numbers.isna() & frame[name].notna())
         if len(wrong):
             found = frame[name].iloc[wrong[0]]
+            advice = ""
+            if numbers.isna().all():
+                advice = " (--case and --time name such columns, --channels those to read)"
             raise ValueError(
-                f"{path}: row {row_number(path, wrong[0])}, column {name!r}: expected a number, got {found!r}"
+                f"{path}: row {row_number(path, wrong[0])}, column {name!r}: expected a number, got {found!r}{advice}"
             )
         frame[name] = numbers.astype(np.float64)
 

@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from kru.estimators.base import SequenceEstimator
 from kru.estimators.linear import candidates, features, ridge
 from kru.estimators.scaling import Scaling
-from kru.estimators.spread import INTERVALS, Spread, bound, likelier, spread_features
+from kru.estimators.spread import INTERVALS, RECENT, SMALLEST, Spread, bound, likelier, spread_features
 from kru.estimators.task import Regression
 from kru.estimators.windows import Level, Values, Windows, column, cut, read_exogenous, read_series
-from kru.export.source import Exportable
+from kru.export.forecast import Forecast
+from kru.export.forecast import Spread as ProgramSpread
+from kru.export.source import Exportable, network_from
 
 FEWEST = 20
 """Windows from which a deviation that depends on the window can be fitted."""
@@ -184,8 +186,44 @@ class KRUForecaster(SequenceEstimator):
         return Interval(bounds.lower[0], bounds.upper[0]) if self._single(y) else bounds
 
     def exportable(self) -> Exportable:
-        """A forecast reads a window relative to its own level, which no exported program does yet."""
-        raise ValueError("export: expected a classifier, a regressor or a language model, got KRUForecaster")
+        raise TypeError("a forecaster is more than one module: see `forecast_program`")
+
+    def forecast_program(self, level: float = 0.9) -> Forecast:
+        """The forecaster for `kru.export.c99` and `kru.export.javascript`, with intervals of this probability."""
+        check_is_fitted(self, "network_")
+        if not 0 < level < 1:
+            raise ValueError(f"level: expected above 0 and below 1, got {level!r}")
+        network = None
+        if self.blend_ > 0:
+            scaling = self.target_scaling_
+            around = Exportable(
+                self.network_, target_scaling=(self.blend_ * scaling.mean, self.blend_ * scaling.scale)
+            )
+            network = network_from(around)
+        known, spread = self.exogenous_scaling_, self.spread_
+        return Forecast(
+            f"{type(self).__name__} of {self.network_settings_.kind}",
+            network,
+            self.context_,
+            self.horizon_,
+            self.lags_,
+            self.relative_,
+            self.strategy == "direct",
+            self.linear_.astype(np.float32),
+            np.array([mean for mean, _ in self.levels_], dtype=np.float32),
+            np.array([scale for _, scale in self.levels_], dtype=np.float32),
+            None if known is None else (known.mean.astype(np.float32), known.scale.astype(np.float32)),
+            bound(self.residuals_, level).astype(np.float32),
+            None
+            if spread is None
+            else ProgramSpread(
+                spread.weights.astype(np.float32),
+                np.stack([spread.centre, spread.width, spread.low, spread.high]).astype(np.float32),
+                RECENT,
+                SMALLEST,
+            ),
+            level,
+        )
 
     def _check_settings(self) -> None:
         if self.strategy not in ("direct", "recursive"):

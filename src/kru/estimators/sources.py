@@ -42,6 +42,10 @@ def guess_kind(path: str | Path, columns: Columns) -> Guess:
     if data.y is None:
         raise ValueError(f"{path}: expected targets, got none; --as forecaster forecasts series")
     different = np.unique(data.y)
+    if len(different) == 1:
+        return Guess(
+            "classifier", f"all of its targets are {different.tolist()[0]!r}, so there is nothing to learn"
+        )
     if different.dtype.kind not in "iuf":
         return Guess("classifier", f"its targets are {len(different)} labels")
     if (different == np.round(different)).all() and len(different) <= max(2, len(data.y) // 2):

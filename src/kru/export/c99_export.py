@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from kru.export.c_forecast import ForecastSource, write_forecast_c
 from kru.export.c_source import write_c
 from kru.export.cortex_m import code_bytes
 from kru.export.folder import Export, new_folder
+from kru.export.forecast import forecast_from
 from kru.export.names import check_name
 from kru.export.network import require_one_direction, write_vocabulary
 from kru.export.source import Around, Source, network_from
@@ -41,6 +43,9 @@ def c99(
     D values x, or one symbol, and C values y. The state is a struct of the caller's; nothing is allocated,
     nothing but math.h is needed. A bidirectional model has no step.
 
+    Of a forecaster, `NAME_step(state, y)` takes the next value of a series, and `NAME_forecast(state, y, lower, upper)`
+    computes those that follow; its network has files of its own, NAME_network.h and NAME_network.c.
+
     Args:
         model: a layer, a module, or an `Exportable`; see there.
         folder: a name that is still free.
@@ -50,10 +55,13 @@ def c99(
         around: the other fields of `kru.export.Exportable`: scaling, labels, probabilities and so on.
     """
     check_name(name)
+    folder = Path(folder)
+    forecast = forecast_from(model, around)
+    if forecast is not None:
+        return _write_forecast(write_forecast_c(forecast, name, int8=int8), folder)
     network = network_from(model, around)
     require_one_direction(network, "c99")
     written = write_c(network, name, int8=int8)
-    folder = Path(folder)
     with new_folder(folder) as unfinished:
         files = {f"{name}.h": written.header, f"{name}.c": written.source}
         for file, text in files.items():
@@ -73,3 +81,15 @@ def c99(
         written.state_bytes,
         code,
     )
+
+
+def _write_forecast(written: ForecastSource, folder: Path) -> C99Export:
+    with new_folder(folder) as unfinished:
+        for file, text in written.files.items():
+            (unfinished / file).write_text(text, encoding="ascii")
+    notes = (
+        f"flash: {written.weight_bytes:,} bytes of weights and the code",
+        f"RAM: {written.state_bytes:,} bytes for each state",
+    )
+    files = tuple(folder / file for file in written.files)
+    return C99Export(files, notes, written.weight_bytes, written.state_bytes)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Unpack
 
 from kru.export.folder import Export, new_folder
+from kru.export.forecast import expect_no_forecast
 from kru.export.names import check_name
 from kru.export.network import NO_STREAM, write_first_state, write_vocabulary
 from kru.export.source import Around, Source, network_from
@@ -30,6 +31,7 @@ def onnx(
     a list for each layer, for the step. The arguments are those of `kru.export.program`.
     """
     check_name(name)
+    expect_no_forecast(model, "onnx")
     try:
         from kru.export.onnx_model import OPSET, sequence_model, step_model
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from kru.export.folder import Export, new_folder
+from kru.export.forecast import expect_no_forecast
 from kru.export.names import check_name
 from kru.export.network import NO_STREAM, Network, write_first_state, write_labels, write_vocabulary
 from kru.export.source import Around, Source, network_from
@@ -45,6 +46,7 @@ def program(
         around: the other fields of `kru.export.Exportable`: scaling, labels, probabilities and so on.
     """
     check_name(name)
+    expect_no_forecast(model, "program")
     network = network_from(model, around)
     folder = Path(folder)
     with new_folder(folder) as unfinished:
