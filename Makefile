@@ -1,5 +1,5 @@
-# make demo | test | page | browser-test | bench | lint | docs | docs-check | site | sanitize | arm64 | wheels | compat |
-# release | lock | gpu-check | gpu-resources: each sets up what it needs.
+# make demo | test | page | browser-test | bench | lint | docs | docs-check | site | sanitize | attack | fuzz | arm64 |
+# wheels | compat | release | lock | gpu-check | gpu-resources: each sets up what it needs.
 # VENV chooses the environment.
 VENV ?= .venv
 PYTHON ?= python3
@@ -10,7 +10,7 @@ PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 # Every file is compared with its hash, but for torch: docs/releasing.md says why.
 LOCKED = $(PIP) --require-hashes --no-deps --requirement
 
-.PHONY: setup demo test page browser-test bench lint sanitize arm64 wheels compat release docs docs-check site lock clean
+.PHONY: setup demo test page browser-test bench lint sanitize attack fuzz arm64 wheels compat release docs docs-check site lock clean
 
 setup: $(VENV)/.ready
 
@@ -73,6 +73,14 @@ gpu-resources: setup
 bench: setup
 	$(BIN)/python benchmarks/run.py
 
+# Random kills, damaged files and kernel calls (docs/reliability.md); SEED=0 takes another seed each time. CASE=FOLDER
+# repeats one that failed.
+MINUTES ?= 20
+SEED ?= 0
+CASE ?=
+attack: setup
+	$(BIN)/python -m tests.attack $(if $(CASE),--case $(CASE),--minutes $(MINUTES) --seed $(SEED))
+
 # The kernels' own test against literal loops, which needs no Python. The flags are those of CMakeLists.txt.
 SELFTEST = csrc/selftest/main.cpp
 SOURCES = $(wildcard csrc/*.h csrc/*.hpp csrc/*.cpp csrc/selftest/*)
@@ -102,6 +110,38 @@ sanitize:
 	@set -e; for build in $(SANITIZED); do for level in $(LEVELS); do \
 	  echo "$$build, $$level:"; KRU_SIMD=$$level $$build/selftest 140; \
 	done; done
+
+# The kernels' self-test and exported C under libFuzzer with AddressSanitizer and UBSan, SECONDS for each of the two; on
+# Debian: apt-get install clang libclang-rt-14-dev. What a fuzzer finds is in build/fuzz and fails again by
+# `build/fuzz/kernels FILE`.
+SECONDS ?= 300
+FUZZ = build/fuzz
+FLAGS_fuzz = -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+fuzz: setup
+	@command -v clang++ > /dev/null || { echo "make fuzz: no clang++ here; on Debian: apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
+	$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ)/kernels
+	@for level in $(LEVELS); do mkdir -p $(FUZZ)/corpus; echo "kernels, $$level:"; \
+	  KRU_SIMD=$$level $(FUZZ)/kernels -max_total_time=$$(( $(SECONDS) / $(words $(LEVELS)) )) -max_len=400 -timeout=60 \
+	    -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=$(FUZZ)/kernels- $(FUZZ)/corpus || exit 1; done
+	$(BIN)/python -m tests.attack.fuzz_models $(FUZZ)/models
+	@models=$$(wc -l < $(FUZZ)/models/names); for model in $$(cat $(FUZZ)/models/names); do \
+	  here=$(FUZZ)/models/$$model; mkdir -p $$here/corpus; echo "$$model:"; \
+	  clang -std=c99 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I$$here \
+	    tests/attack/fuzz_export.c $$here/model.c -lm -o $$here/fuzz && \
+	  $$here/fuzz -max_total_time=$$(( ($(SECONDS) + models - 1) / models )) -max_len=2000 -rss_limit_mb=2048 -verbosity=0 \
+	    -print_final_stats=1 -artifact_prefix=$$here/ $$here/corpus || exit 1; done
+
+$(FUZZ)/kernels: $(FUZZ)/fuzz.o $(FUZZ)/dispatch.o $(FUZZ)/threads.o $(ISAS:%=$(FUZZ)/kernels_%.o)
+	clang++ -fsanitize=fuzzer,address,undefined -pthread $^ -o $@
+$(FUZZ)/fuzz.o: $(SOURCES)
+	@mkdir -p $(@D)
+	clang++ -std=gnu++17 -O1 -g1 $(FLAGS_fuzz) -c csrc/selftest/fuzz.cpp -o $@
+$(FUZZ)/dispatch.o $(FUZZ)/threads.o: $(FUZZ)/%.o: $(SOURCES)
+	@mkdir -p $(@D)
+	clang++ -std=gnu++17 -O1 -g1 $(FLAGS_fuzz) -DKRU_EVERY_LEVEL -c csrc/$*.cpp -o $@
+$(FUZZ)/kernels_%.o: $(SOURCES)
+	@mkdir -p $(@D)
+	clang++ $(CXXFLAGS_KERNELS) -O0 -g1 $(FLAGS_fuzz) $(FLAGS_$*) -DKRU_ISA=$* -c csrc/kernels.cpp -o $@
 
 define sanitized
 $(1)/selftest: $(1)/main.o $(1)/dispatch.o $(1)/threads.o $(ISAS:%=$(1)/kernels_%.o)

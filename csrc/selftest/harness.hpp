@@ -27,16 +27,21 @@ const double kAny = std::numeric_limits<double>::quiet_NaN();
 // lose as many as the bound on their condition allows.
 constexpr double kForwardLimit = 64, kBackwardLimit = 2048;
 
-// SplitMix64: the same numbers on every platform, which distributions of the standard library do not promise.
+// SplitMix64: the same numbers on every platform, which distributions of the standard library do not promise. A fuzzer
+// gives bytes that decide instead, two for each choice, as long as there are some; the values of tensors stay random.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  explicit Random(uint64_t seed, const uint8_t* choices = nullptr, size_t size = 0)
+      : state_(seed), choices_(choices), left_(size / 2) {}
 
   uint64_t bits() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    if (left_ > 0) {
+      --left_;
+      const uint64_t choice = uint64_t(choices_[0]) | uint64_t(choices_[1]) << 8;
+      choices_ += 2;
+      return choice * 0x0001000100010001u;  // the same in its high bits, which decide in `uniform`, and its low ones
+    }
+    return drawn();
   }
   double uniform(double low, double high) { return low + (high - low) * (double(bits() >> 11) * 0x1p-53); }
   int64_t integer(int64_t low, int64_t high) { return low + int64_t(bits() % uint64_t(high - low + 1)); }
@@ -46,12 +51,21 @@ class Random {
   // As a T holds them, so that the kernel and the reference start from the same numbers.
   template <class T> Values values(int64_t count, double size) {
     Values out(static_cast<size_t>(count));
-    for (double& v : out) v = T(uniform(-size, size));
+    for (double& v : out) v = T(-size + 2 * size * (double(drawn() >> 11) * 0x1p-53));
     return out;
   }
 
  private:
+  uint64_t drawn() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+
   uint64_t state_;
+  const uint8_t* choices_;
+  size_t left_;
 };
 
 // Memory of a tensor, or none. It is aligned to its element and no more, as a view of a torch tensor is. Outputs hold
