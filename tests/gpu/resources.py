@@ -64,7 +64,7 @@ class Resources:
     instructions: int
     barriers: int
     ends_with_barrier: bool
-    """Whether a barrier follows the last value that a step writes."""
+    """Whether a barrier comes between the last value that a step writes and the next one that is loaded."""
     fetches_ahead: bool
     """Whether there are asynchronous copies or loads through the cache for constants."""
 
@@ -101,6 +101,41 @@ def _scan(arguments: ScanArguments, direction: str) -> Callable[[], object]:
     return lambda: scan.backward(arguments, incoming, kept, [*wants, *[False] * len(arguments.factors)])
 
 
+def everything(cell: str, shapes: list[tuple[int, int]], rank: int, reverse: bool) -> Callable[[], object]:
+    """A small recurrence with every argument, forward and backward."""
+    units = torch.tensor([p for p, _ in shapes]).prod().item()
+    steps, batch, elman_cell = 3, 300, cell == "elman"
+    leading = ({"elman": 2, "lstm": 4, "gru": 3}[cell],)
+    if rank > 1:
+        leading = (rank, *leading)
+    state = units * (2 if elman_cell else 1)
+    gates = 1 if elman_cell else leading[-1]
+    arguments = ScanArguments(
+        torch.zeros(steps, batch, gates * state),
+        None,
+        [torch.zeros(*leading, *shape) for shape in shapes],
+        bias=torch.zeros(units if elman_cell else gates * state),
+        recurrent_bias=torch.zeros(units) if cell == "gru" else None,
+        h0=torch.zeros(batch, state),
+        c0=torch.zeros(batch, state) if cell == "lstm" else None,
+        lengths=torch.full((batch,), steps),
+        leak=torch.ones(units) if elman_cell else None,
+        reset=torch.zeros(steps, batch, dtype=torch.bool),
+        initial=torch.zeros(state),
+        cell=cell,
+        is_complex=elman_cell,
+        reverse=reverse,
+    )
+
+    def both() -> None:
+        states, h, c, reserve, cells = scan.forward(arguments, True)
+        wants = [t is not None and t.is_floating_point() for t in arguments.differentiable]
+        incoming = Gradients(torch.zeros_like(states), h, c if cell == "lstm" else None)
+        scan.backward(arguments, incoming, Kept(states, reserve, cells), wants)
+
+    return both
+
+
 def product(shapes: list[tuple[int, int]], rows: int, dtype: torch.dtype) -> Callable[[], object]:
     columns = torch.tensor([q for _, q in shapes]).prod().item()
     return lambda: kron.forward(
@@ -130,6 +165,14 @@ CASES = {
     "product-128x16": product([(128, 128), (16, 16)], 32, torch.float32),
 }
 """Models of the paper, at its batch sizes and, for 512 units, one that fills a GPU."""
+
+COMPLETE = {
+    "2x2": everything("elman", [(2, 2)] * 5, 1, True),
+    "sums": everything("elman", [(5, 3), (3, 5)], 2, False),
+    "lstm": everything("lstm", [(4, 4)], 1, True),
+    "gru": everything("gru", [(3, 3), (2, 2)], 2, False),
+}
+"""Every argument at once: the compiler refuses things that the interpreter accepts."""
 
 
 def starts_of(case: Callable[[], object]) -> list[Start]:
@@ -202,7 +245,7 @@ def _nvidia(kernel: Any) -> dict[str, Any]:
         "registers": found["REG"],
         "stack": found["STACK"],
         "spills": found["LOCAL"] + sum(bool(re.search(r"\b(LDL|STL)\b", text)) for _, text in lines),
-        **_loop(loop, r"\bSTG\b", r"\bBAR\b"),
+        **_loop(loop, r"\bSTG\b", r"\bLDG\b", r"\bBAR\b"),
         "fetches_ahead": "cp.async" in kernel.asm["ptx"] or "ld.global.nc" in kernel.asm["ptx"],
     }
 
@@ -227,18 +270,20 @@ def _amd(kernel: Any) -> dict[str, Any]:
         "stack": found["private_segment_fixed_size"],
         # Not those of scalar registers, which go to lanes of vector registers: no memory is touched.
         "spills": found["vgpr_spill_count"],
-        **_loop(loop, r"\b(global|flat|buffer)_store", r"\bs_barrier\b"),
+        **_loop(loop, r"\b(global|flat|buffer)_store", r"\b(global|flat|buffer)_load", r"\bs_barrier\b"),
         "fetches_ahead": "_load_lds" in code,
     }
 
 
-def _loop(loop: list[str], store: str, barrier: str) -> dict[str, Any]:
+def _loop(loop: list[str], store: str, load: str, barrier: str) -> dict[str, Any]:
     stores = [at for at, text in enumerate(loop) if re.search(store, text)]
-    barriers = [at for at, text in enumerate(loop) if re.search(barrier, text)]
+    after = stores[-1] + 1 if stores else 0
+    # From the last store around to the loop's beginning, where a compiler may have put its end.
+    around = [text for text in loop[after:] + loop[:after] if re.search(f"{load}|{barrier}", text)]
     return {
         "instructions": len(loop),
-        "barriers": len(barriers),
-        "ends_with_barrier": bool(stores and barriers) and barriers[-1] > stores[-1],
+        "barriers": sum(bool(re.search(barrier, text)) for text in loop),
+        "ends_with_barrier": bool(around) and bool(re.search(barrier, around[0])),
     }
 
 
@@ -295,7 +340,7 @@ def main() -> int:
     for case in options.case or CASES:
         for number, start in enumerate(starts_of(CASES[case])):
             for target in options.target or TARGETS:
-                found = asdict(resources(start, target))
+                found = {k: v for k, v in asdict(resources(start, target)).items() if not isinstance(v, bool)}
                 name = f"{case} {start.kernel.__name__} {number}"
                 record.setdefault(name, {})[target] = found
                 print(name, target, found, flush=True)
