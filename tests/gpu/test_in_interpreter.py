@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.timeout(1800)  # a whole file of tests, on a machine that may be busy
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_numbers(name: str) -> None:
     variables = {**os.environ, "KRU_TRITON": "cpu", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
