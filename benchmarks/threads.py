@@ -2,7 +2,7 @@
 
 python benchmarks/threads.py [--seconds 4] [--out results/benchmarks/threads.json]
 
-Builds the library a second time, with OpenMP (a few minutes, once), in build/openmp. torch's own OpenMP is shared.
+Builds the kernels in build/openmp (a few minutes, once). OpenMP's threads are those that torch uses.
 """
 
 import argparse
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[1]
 FUNCTIONS = [f"kru_{name}_{way}" for name in ("kron", "scan", "chain") for way in ("forward", "backward")]
 
 
-def openmp_library() -> ctypes.CDLL:
-    """The library built with OpenMP, with the signatures of the one that is loaded."""
+def libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
+    """The library with its thread pool and with OpenMP, from the same objects."""
     build = ROOT / "build" / "openmp"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command in (
@@ -34,8 +34,16 @@ def openmp_library() -> ctypes.CDLL:
         ["cmake", "--build", str(build), "--parallel", str(os.cpu_count())],
     ):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PATH": path})
-    library = ctypes.CDLL(str(next(build.rglob("libkru.so"))))
+    return like_ours(build / "kru" / "libkru.so"), like_ours(build / "libkru_openmp.so")
+
+
+def like_ours(path: Path) -> ctypes.CDLL:
+    """A library with the signatures of the one that is loaded."""
+    library = ctypes.CDLL(str(path))
     assert bindings.library is not None, "the benchmarks need the native library"
+    assert library.kru_interface() == bindings.INTERFACE, (
+        "the sources are of another version than the package"
+    )
     for name in FUNCTIONS:
         entry, known = getattr(library, name), getattr(bindings.library, name)
         entry.argtypes, entry.restype = known.argtypes, known.restype
@@ -85,8 +93,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="time for each case")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "benchmarks" / "threads.json")
     arguments = parser.parse_args()
-    pool, openmp = bindings.library, openmp_library()
-    assert pool is not None
+    pool, openmp = libraries()
     rows = []
     for name, call in calls().items():
         contestants = {"pool": with_library(pool, call), "openmp": with_library(openmp, call)}
