@@ -47,7 +47,7 @@ class EchoState(BaseEstimator):  # type: ignore[misc]
         solver: "normal" (normal equations, S^2 memory), "qr" (triangular factor: slower, and exact to more digits),
             "conjugate-gradients" (no S^2, a pass over the data per iteration; with several strengths it takes their
             geometric mean), "random-features" (a random projection of the state to `n_features` values), or "auto":
-            normal up to 8192 features, random features above; of a forecaster qr up to 2048 features.
+            normal up to 8192 features, random features above; of a forecaster qr up to 1200 features.
         n_features: of "random-features".
         washout: steps at the start of each sequence that the read-out does not learn from, while the reservoir
             forgets its initial state. None for 100, or 0 where states are pooled over whole cases.

@@ -17,7 +17,7 @@ from kru.reservoir.sweep import sweep
 
 ORIGINS = 256
 """So many forecasts of a backtest run side by side."""
-QR_LIMIT = 2048
+QR_LIMIT = 1200
 """Up to so many features "auto" fits by a triangular factor, whose decompositions then take seconds."""
 
 
