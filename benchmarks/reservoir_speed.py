@@ -20,11 +20,10 @@ PEER_LIMIT = 4096
 """Setting up ReservoirPy's spectral radius takes minutes beyond."""
 
 
-def speed(seconds: float) -> list[dict[str, Any]]:
+def speed(seconds: float, sizes: list[int]) -> list[dict[str, Any]]:
     """CPU seconds a step of states alone, one thread, float32 and float64; ReservoirPy as long as it is feasible."""
     out = []
-    for power in range(8, 21):
-        units = 2**power
+    for units in sizes:
         steps = max(4, min(2000, 2**23 // units))
         x = np.random.default_rng(0).normal(size=(steps, 3))
         row: dict[str, Any] = {"units": units, "steps": steps}

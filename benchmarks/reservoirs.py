@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--problems", default="", help="errors of problems whose name contains this")
     parser.add_argument("--trials", type=int, default=12, help="settings searched for each problem and N")
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each N of the speeds")
+    parser.add_argument("--units", nargs="+", type=int, default=[], help="speed at these N alone")
     parser.add_argument("--cells", type=Path, default=Path("build/reservoirs.jsonl"), help="cells of errors")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/reservoirs.json"))
     parser.add_argument("--figure", type=Path, default=Path("results/figures/reservoirs.png"))
@@ -60,13 +61,18 @@ def main() -> None:
         elif part == "classes":
             found = {"classes": classes()}
         elif part == "speed":
-            found = {"speed": speed(arguments.seconds)}
+            # A few sizes alone do not replace the record of all, from which the figure is drawn.
+            name = "speed_at" if arguments.units else "speed"
+            found = {name: speed(arguments.seconds, arguments.units or [2**power for power in range(8, 21)])}
         else:
             found = {"large": large()}
         # Another part may have been measured meanwhile.
         stored: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
         record = {**stored, **found}
-        record.setdefault("runs", {})[part] = {**run, "wall_seconds": round(time.time() - began, 1)}
+        record.setdefault("runs", {})[next(iter(found))] = {
+            **run,
+            "wall_seconds": round(time.time() - began, 1),
+        }
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(rounded(record), indent=1) + "\n")
         if "speed" in record and "large" in record:

@@ -28,7 +28,7 @@ def lorenz(steps: int) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=1000, help="length of the forecast")
+    parser.add_argument("--steps", type=int, default=1200, help="length of the forecast")
     parser.add_argument("--out", default="lorenz.png")
     arguments = parser.parse_args()
     train, steps = 8000, arguments.steps

@@ -157,6 +157,10 @@ def test_recursive_least_squares_equal_weighted_ridge(forgetting: float) -> None
     torch.testing.assert_close(online.linear(f[:1])[0], online.predict(f[0]))
     with pytest.raises(ValueError, match="features: expected finite numbers"):
         online.update(torch.full((7,), float("nan")), y[0])
+    with pytest.raises(ValueError, match=r"features: expected one row of 7 numbers, got shape \(6,\)"):
+        online.predict(f[0, :6])
+    with pytest.raises(ValueError, match="targets: expected one row of 2 numbers"):
+        online.update(f[0], y[:1])
 
 
 @pytest.mark.parametrize("features", [64, 100])

@@ -11,8 +11,8 @@ from sklearn.base import ClassifierMixin
 from torch import Tensor
 
 from kru.estimators.data import read_cases
-from kru.reservoir.echo_state import EchoState, Pool, chunked
-from kru.reservoir.stepper import Stepper
+from kru.reservoir.echo_state import EchoState, chunked
+from kru.reservoir.streams import ClassifierStream
 
 TEMPERATURES = tuple(2.0**power for power in range(-2, 7))
 
@@ -126,32 +126,6 @@ class EchoStateClassifier(ClassifierMixin, EchoState):  # type: ignore[misc]
 
     def _scores(self, pooled: Tensor) -> Tensor:
         return self.linear_((pooled - self.feature_mean_) / self.feature_scale_)
-
-
-class ClassifierStream:
-    """The state of a classifier that is fed one step at a time."""
-
-    def __init__(self, model: EchoStateClassifier) -> None:
-        self._model = model
-        self._stepper = Stepper(model.reservoir_)
-        self._pool = Pool(model.pooling)
-        self._step = 0
-
-    @torch.no_grad()
-    def step(self, x: Any) -> Any:
-        """x (channels,) -> the label of the sequence so far."""
-        model = self._model
-        row = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        if not np.isfinite(row).all():
-            raise ValueError(f"x: expected finite numbers, got {row}")
-        inputs = model._inputs(row[None])
-        states = self._stepper.step(inputs)
-        rows = torch.cat([states, inputs], -1) if model.input_to_readout else states
-        self._pool.add(rows.unsqueeze(0), torch.tensor([[self._step >= (model.washout or 0)]]))
-        self._step += 1
-        pooled = self._pool.result()
-        pooled = pooled if model.projection_ is None else model.projection_(pooled)
-        return model.classes_[int(model._scores(pooled).argmax())]
 
 
 def _temperature(features: Tensor, targets: Tensor, strength: float) -> float:

@@ -17,6 +17,7 @@ from kru.reservoir.checks import check_finite, check_size, check_strengths
 from kru.reservoir.compose import Deep
 from kru.reservoir.conjugate import fit_conjugate_gradients
 from kru.reservoir.equations import Linear
+from kru.reservoir.pooling import Pool
 from kru.reservoir.projection import KroneckerProjection
 from kru.reservoir.reservoir import Reservoir
 from kru.reservoir.ridge import STRENGTHS, Rows, fit_ridge
@@ -249,54 +250,6 @@ class EchoState(BaseEstimator):  # type: ignore[misc]
             features = pool.result()
             pooled.append(features if self.projection_ is None else self.projection_(features))
         return torch.cat(pooled)
-
-
-POOLINGS = ("moments", "mean", "last")
-
-
-class Pool:
-    """Running mean ("mean"), mean and standard deviation ("moments") or last row of the real steps of each case.
-
-    Chunks are features (t, B, F) with `real` (t, B).
-    """
-
-    def __init__(self, pooling: str) -> None:
-        if pooling not in POOLINGS:
-            raise ValueError(f"pooling: expected one of {', '.join(POOLINGS)}, got {pooling!r}")
-        self.pooling = pooling
-        self.value: Tensor | None = None
-        self.square: Tensor | None = None
-        self.count: Tensor | None = None
-
-    def add(self, features: Tensor, real: Tensor) -> None:
-        if self.value is None or self.count is None:
-            self.value = features.new_zeros(features.shape[1:])
-            self.count = torch.zeros(features.shape[1])
-            self.square = torch.zeros_like(self.value)
-        if self.pooling != "last":
-            weight = real.to(features.dtype)
-            self.value += torch.einsum("tbf,tb->bf", features, weight)
-            if self.pooling == "moments":
-                assert self.square is not None
-                self.square += torch.einsum("tbf,tb->bf", features.square(), weight)
-        else:
-            seen = real.any(0)
-            last = (torch.arange(1, len(real) + 1).unsqueeze(1) * real).max(0).values - 1
-            self.value[seen] = features[last[seen], seen.nonzero().squeeze(1)]
-        self.count += real.sum(0)
-
-    def result(self) -> Tensor:
-        """(B, F), with "moments" (B, 2F)."""
-        assert self.value is not None
-        assert self.count is not None
-        assert self.square is not None
-        if self.pooling == "last":
-            return self.value
-        count = self.count.clamp(min=1).to(self.value.dtype).unsqueeze(1)
-        mean = self.value / count
-        if self.pooling == "mean":
-            return mean
-        return torch.cat([mean, (self.square / count - mean.square()).clamp(min=0).sqrt()], -1)
 
 
 def chunked(features: Tensor, targets: Tensor) -> Rows:

@@ -13,6 +13,7 @@ from kru.reservoir.checks import check_size
 from kru.reservoir.compose import Deep
 from kru.reservoir.echo_state import Array, EchoState
 from kru.reservoir.stepper import Stepper
+from kru.reservoir.streams import ForecasterStream
 from kru.reservoir.sweep import sweep
 
 ORIGINS = 256
@@ -213,28 +214,6 @@ class EchoStateForecaster(EchoState):
         if len(known) != len(cases.values) + ahead:
             raise ValueError(f"X: expected {len(cases.values) + ahead} steps as in y, got {len(known)}")
         return Cases(np.concatenate([cases.values, known[ahead:]], -1), cases.lengths)
-
-
-class ForecasterStream:
-    """The state of a forecaster that is fed one value at a time."""
-
-    def __init__(self, model: EchoStateForecaster) -> None:
-        if len(model.mean_) != model.outputs_:
-            raise ValueError("stream: expected a forecaster without known inputs")
-        self._model = model
-        self._stepper = Stepper(model.reservoir_)
-
-    @torch.no_grad()
-    def step(self, y: Any) -> Any:
-        """The newest value (channels,) -> the forecast of the next one."""
-        model = self._model
-        row = np.atleast_1d(np.asarray(y, dtype=np.float64))
-        if not np.isfinite(row).all():
-            raise ValueError(f"y: expected finite numbers, got {row}")
-        inputs = model._inputs(row[None])
-        states = self._stepper.step(inputs)
-        predicted = model.linear_(model._features(states, inputs)).numpy()[0] * model.scale_ + model.mean_
-        return float(predicted[0]) if model.flat_ else predicted
 
 
 def _series(y: Any) -> Cases:

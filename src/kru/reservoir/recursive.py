@@ -12,22 +12,20 @@ from kru.reservoir.equations import Linear
 class RecursiveLeastSquares:
     """Keeps the ridge solution of all rows so far, each row weighted by `forgetting` for every row after it.
 
-        After n rows with ``forgetting=1`` the weights equal ridge regression's with this strength, the intercept being a
-        feature of its own and regularised too. An update costs O(S^2).
+    After n rows with ``forgetting=1`` the weights equal ridge regression's with this strength, the intercept being a
+    feature of its own and regularised too. An update costs O(S^2).
 
-        Args:
-            features, outputs: S and O.
-            ridge: strength of the regularisation, above zero.
-            forgetting: in (0, 1]; below one, old rows fade and the read-out follows a system that changes.
+    Args:
+        features, outputs: S and O.
+        ridge: strength of the regularisation, above zero.
+        forgetting: in (0, 1]; below one, old rows fade and the read-out follows a system that changes.
 
-        >>> from math import inf
-
-    import torch
-        >>> online = RecursiveLeastSquares(2, 1, ridge=1e-9)
-        >>> for f in torch.eye(2).tolist() * 3 + [[0.0, 0.0]]:
-        ...     online.update(torch.tensor(f), torch.tensor([3 * f[0] - f[1] + 2]))
-        >>> online.predict(torch.tensor([1.0, 1.0])).round(decimals=3)
-        tensor([4.], dtype=torch.float64)
+    >>> import torch
+    >>> online = RecursiveLeastSquares(2, 1, ridge=1e-9)
+    >>> for f in torch.eye(2).tolist() * 3 + [[0.0, 0.0]]:
+    ...     online.update(torch.tensor(f), torch.tensor([3 * f[0] - f[1] + 2]))
+    >>> online.predict(torch.tensor([1.0, 1.0])).round(decimals=3)
+    tensor([4.], dtype=torch.float64)
     """
 
     def __init__(self, features: int, outputs: int, *, ridge: float = 1e-3, forgetting: float = 1.0) -> None:

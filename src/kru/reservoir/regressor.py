@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from torch import Tensor
 
 from kru.estimators.data import Cases, read_cases
-from kru.reservoir.echo_state import Array, EchoState, Pool, chunked
+from kru.reservoir.echo_state import Array, EchoState, chunked
 from kru.reservoir.stepper import Stepper
+from kru.reservoir.streams import RegressorStream
 from kru.reservoir.sweep import sweep
 
 
@@ -172,40 +172,6 @@ class EchoStateRegressor(RegressorMixin, EchoState):  # type: ignore[misc]
             states = stepper.step(inputs)
             out[t] = last = self.linear_(self._features(states, inputs)).numpy()
         return out
-
-
-class RegressorStream:
-    """The state of a regressor that is fed one step at a time."""
-
-    def __init__(self, model: EchoStateRegressor) -> None:
-        self._model = model
-        self._stepper = Stepper(model.reservoir_)
-        self._last = np.zeros(len(model.linear_.bias))
-        self._pool = Pool(model.pooling)
-        self._step = 0
-
-    @torch.no_grad()
-    def step(self, x: Any) -> Any:
-        """x (channels,) -> outputs (O,), or a number where y had one."""
-        model = self._model
-        row = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        if not np.isfinite(row).all():
-            raise ValueError(f"x: expected finite numbers, got {row}")
-        row = np.concatenate([row, self._last]) if model.feedback else row
-        inputs = model._inputs(row[None])
-        states = self._stepper.step(inputs)
-        read = model._features if model.per_step_ else self._pooled
-        features = read(states, inputs)
-        self._step += 1
-        self._last = model.linear_(features).numpy()[0]
-        return float(self._last[0]) if model.flat_ else self._last
-
-    def _pooled(self, states: Tensor, inputs: Tensor) -> Tensor:
-        model = self._model
-        rows = torch.cat([states, inputs], -1) if model.input_to_readout else states
-        self._pool.add(rows.unsqueeze(0), torch.tensor([[self._step >= (model.washout or 0)]]))
-        pooled = self._pool.result()
-        return pooled if model.projection_ is None else model.projection_(pooled)
 
 
 def _has_steps(y: Any, cases: Cases) -> bool:
