@@ -12,8 +12,8 @@ class TriangularEquations(Equations):
     """The triangular factor R of the rows [1 f y], by QR decompositions of one chunk after the other.
 
     R'R are the sums that `NormalEquations` has, but they are never formed, so that no digits are lost: directions of
-    the state that are 10^-15 of the largest still count. Long forecasts in free run need them. Memory a few S^2, time
-    about three times as long. The first row of R belongs to the intercept; what follows is the factor of the centred
+    the state that are 10^-15 of the largest still count. Long forecasts in free run need them. Memory a few S^2, and
+    more time. The first row of R belongs to the intercept; what follows is the factor of the centred
     rows.
 
     >>> import torch
