@@ -38,7 +38,7 @@ class _Stream:
     def _pooled(self, states: Tensor, inputs: Tensor) -> Tensor:
         """What the read-out of a model with pooled states sees of all steps so far."""
         model = self._model
-        self._pool = Pool(model.pooling) if self._pool is None else self._pool  # type: ignore[attr-defined]
+        self._pool = Pool(model.pooling) if self._pool is None else self._pool
         rows = torch.cat([states, inputs], -1) if model.input_to_readout else states
         self._pool.add(rows.unsqueeze(0), torch.tensor([[self._step >= (model.washout or 0)]]))
         self._step += 1
