@@ -16,22 +16,27 @@ from kru.lab.recipes.files import (
 from kru.lab.recipes.settings import Recipe, settings
 from kru.lab.recipes.shipped import expand
 from kru.lab.report.paper import paper_tables
+from kru.lab.studies.tracking import TRACKING_TASKS
 from kru.lab.tasks import CopyMemory, Timit
 from kru.nn.kinds import KINDS, model_settings
 from kru.nn.model import build_model
 from kru.optim.parameters import parameter_count
 
 TASKS = ["copy-1000", "copy-2000", "adding-100", "adding-200", "adding-400", "adding-750", "mnist", "pmnist"]
-TASKS += ["ptb-small", "ptb-large", "jsb", "piano-midi", "timit"]
+TASKS += ["ptb-small", "ptb-large", "jsb", "piano-midi", "timit", *TRACKING_TASKS]
 
 
 COMMON = {"kru", "kru-lstm", "kru-gru", "rnn", "lstm", "gru"}
 UNITARY = {"rc-urnn", "fc-urnn"}
 MORE = {task: UNITARY for task in ("copy-2000", "adding-200", "adding-400", "adding-750")}
 MORE |= {task: UNITARY | {"ornn", "eurnn", "exprnn"} for task in ("copy-1000", "adding-100")}
-MORE["pmnist"] = UNITARY | {"kru-brief", "fc-urnn-116", "eurnn"}
-MORE["mnist"] = MORE["pmnist"] | {"ornn", "exprnn", "antisymmetric", "antisymmetric-gated"}
-MORE |= {"ptb-small": {"ornn"}, "ptb-large": {"kru-further"}}
+MORE["pmnist"] = UNITARY | {"kru-brief", "fc-urnn-116", "eurnn", "lrd-gru"}
+MORE["mnist"] = MORE["pmnist"] - {"lrd-gru"} | {"ornn", "exprnn", "antisymmetric", "antisymmetric-gated"}
+MORE |= {task: {"kru-exact", "lru"} for task in TRACKING_TASKS}
+MORE |= {
+    "ptb-small": {"ornn", "rhn", "kru-rhn", "hyper-lstm", "kru-hyper-lstm"},
+    "ptb-large": {"kru-further"},
+}
 
 
 def test_names_of_the_shipped_recipes():
@@ -131,6 +136,12 @@ def test_shipped_recipes_load_and_survive_json(name):
         ("ptb-small-ornn", 183602, 131328),
         ("pmnist-eurnn", 26632, 3070),
         ("mnist-exprnn", 16415, 14365),
+        ("pmnist-lrd-gru", 40970, 38784),
+        ("ptb-small-rhn", 120020, 99846),
+        ("ptb-small-kru-rhn", 119288, 30630),
+        ("ptb-small-hyper-lstm", 119374, 62820),
+        ("ptb-small-kru-hyper-lstm", 120998, 6916),
+        ("parity-kru-lstm", 994, 96),
         ("mnist-antisymmetric", 9674, 8128),
         ("mnist-antisymmetric-gated", 9930, 8128),
     ],

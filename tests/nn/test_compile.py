@@ -18,6 +18,8 @@ LAYERS = {
     "eurnn": lambda: kru.baselines.EURNN(INPUT, HIDDEN),
     "exprnn": lambda: kru.baselines.ExpRNN(INPUT, HIDDEN),
     "antisymmetric": lambda: kru.baselines.AntisymmetricRNN(INPUT, HIDDEN, gated=True),
+    "lru": lambda: kru.baselines.LRU(INPUT, HIDDEN),
+    "hyper lstm": lambda: kru.baselines.HyperLSTM(INPUT, HIDDEN, hyper_size=4),
 }
 # Importing the compiler uses a part of torch that torch itself has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -28,6 +28,11 @@ BUILDERS = {
     "antisymmetric gated": lambda **options: kru.baselines.AntisymmetricRNN(
         INPUT, HIDDEN, gated=True, **options
     ),
+    "lru": lambda **options: kru.baselines.LRU(INPUT, HIDDEN, **options),
+    "lrd gru": lambda **options: kru.baselines.LRDGRU(INPUT, HIDDEN, low_rank=2, **options),
+    "rhn": lambda **options: kru.baselines.RHN(INPUT, HIDDEN, depth=2, **options),
+    "rhn of factors": lambda **options: kru.baselines.RHN(INPUT, HIDDEN, factors=[2, 3], **options),
+    "hyper lstm": lambda **options: kru.baselines.HyperLSTM(INPUT, HIDDEN, hyper_size=4, **options),
 }
 every_layer = pytest.mark.parametrize("build", list(BUILDERS.values()), ids=list(BUILDERS))
 

@@ -20,6 +20,10 @@ LAYERS = {
     "EURNN": lambda **given: kru.baselines.EURNN(3, 6, **given),
     "expRNN": lambda **given: kru.baselines.ExpRNN(3, 6, **given),
     "AntisymmetricRNN": lambda **given: kru.baselines.AntisymmetricRNN(3, 6, gated=True, **given),
+    "LRU": lambda **given: kru.baselines.LRU(3, 6, **given),
+    "LRD-GRU": lambda **given: kru.baselines.LRDGRU(3, 6, low_rank=2, **given),
+    "RHN": lambda **given: kru.baselines.RHN(3, 6, factors=[2, 3], **given),
+    "HyperLSTM": lambda **given: kru.baselines.HyperLSTM(3, 6, **given),
 }
 every_layer = pytest.mark.parametrize("build", LAYERS.values(), ids=LAYERS)
 

@@ -27,6 +27,8 @@ LAYERS = {
     "EURNN": lambda **given: kru.baselines.EURNN(3, 6, **given),
     "expRNN": lambda **given: kru.baselines.ExpRNN(3, 6, **given),
     "AntisymmetricRNN": lambda **given: kru.baselines.AntisymmetricRNN(3, 6, **given),
+    "LRU": lambda **given: kru.baselines.LRU(3, 6, **given),
+    "HyperLSTM": lambda **given: kru.baselines.HyperLSTM(3, 6, **given),
 }
 
 

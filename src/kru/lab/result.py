@@ -91,6 +91,7 @@ def make_result(trainer: RecipeTrainer, metrics: Path, stopped: str) -> dict[str
         "epochs": _rounded(epochs),
         "wall_seconds": round(progress.seconds, 1),
         "stopped": stopped,
+        **task.details(model, batch_size),
         **({"growth": grown} if recipe.growth.max_parameters else {}),
         "curve": thinned(lines),
     }

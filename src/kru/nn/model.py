@@ -84,7 +84,7 @@ class SequenceModel(nn.Module):
             last = states[lengths.to(states.device) - 1, columns]
         if not self.layer.bidirectional:
             return last
-        size = self.layer.state_size
+        size = self.layer.output_size // 2
         return torch.cat([last[:, :size], states[0, :, size:]], dim=-1)
 
 

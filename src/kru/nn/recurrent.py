@@ -102,6 +102,9 @@ class Recurrent(Reshapable):
                 if learn_initial:
                     start = nn.Parameter(torch.empty(self.state_size, device=device, dtype=dtype))
                     self.register_parameter(f"initial{suffix}", start)
+                for name, shape in self._own_shapes(features).items():
+                    values = torch.empty(shape, device=device, dtype=dtype)
+                    self.register_parameter(f"{name}{suffix}", nn.Parameter(values))
         self._reset_inputs()
 
     @property
@@ -165,6 +168,7 @@ class Recurrent(Reshapable):
                 if self.learn_initial:
                     bound = math.sqrt(3 / self.state_size)
                     getattr(self, f"initial{suffix}").uniform_(-bound, bound)
+                self._reset_own(suffix)
 
     def _reset_bias(self, bias: Tensor) -> None:
         bias.fill_(self.initial_bias)
@@ -172,6 +176,13 @@ class Recurrent(Reshapable):
     def _bias_sizes(self) -> dict[str, int]:
         """Names and lengths of the bias vectors."""
         return {"bias": len(self.gates) * self.state_size}
+
+    def _own_shapes(self, features: int) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters that only this kind of layer has, for so many input features."""
+        return {}
+
+    def _reset_own(self, suffix: str) -> None:
+        """Draw the initial values of these parameters."""
 
     def _suffixes(self, layer: int) -> tuple[str, ...]:
         return (f"_l{layer}", f"_l{layer}_reverse") if self.bidirectional else (f"_l{layer}",)

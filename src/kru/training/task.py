@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from kru.nn.model import Sizes
@@ -168,6 +168,10 @@ class Task(ABC):
     @abstractmethod
     def score(self, outputs: Tensor, batch: Batch) -> Score:
         """The batch's part in the measure."""
+
+    def details(self, model: nn.Module, batch_size: int) -> dict[str, Any]:
+        """What else to record of a trained model on the test split, values for JSON by their names in the result."""
+        return {}
 
 
 class SequenceTask(Task):

@@ -13,8 +13,10 @@ from kru.lab.cli import parse
 from kru.lab.report.studies import draw_study, read_study, study_text
 from kru.lab.result import write_result
 from kru.lab.run import RunError, RunOptions
-from kru.lab.studies.design import STUDIES, STUDY_TASKS, Setting
+from kru.lab.spelling import expect_known
+from kru.lab.studies.design import STUDIES, STUDY_TASKS
 from kru.lab.studies.record import is_recorded, run_setting
+from kru.lab.studies.setting import Setting
 from kru.training.interrupt import Interrupted
 
 
@@ -27,13 +29,34 @@ class Options:
     """
 
     study: Annotated[
-        Literal["unitary", "clipping", "growth"], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")
+        Literal["unitary", "clipping", "growth", "tracking"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="STUDY"),
     ]
     """unitary: the strength of the soft unitary constraint, from none to exactly unitary factors; clipping:
     gradient clipping with and without that constraint, at high learning rates; growth: small factors, a
-    dense matrix, and models that grow from one to the other"""
-    task: tuple[Literal["jsb", "piano-midi", "timit", "ptb-small"], ...] = ()
-    """tasks to run; default: all tasks of the study (jsb, piano-midi and timit; growth: jsb and ptb-small)"""
+    dense matrix, and models that grow from one to the other; tracking: states of automata, by different recurrences
+    and by Kronecker factors of different sizes"""
+    task: tuple[
+        Literal[
+            "jsb",
+            "piano-midi",
+            "timit",
+            "ptb-small",
+            "parity",
+            "cycle",
+            "even-pairs",
+            "arithmetic",
+            "s3",
+            "a5",
+            "s5",
+        ],
+        ...,
+    ] = ()
+    """tasks to run; default: all tasks of the study (jsb, piano-midi and timit; growth: jsb and ptb-small; tracking:
+    parity to s5)"""
+    settings: tuple[str, ...] = ()
+    """labels of the settings to run, such as kru-gru-8x8; default: all"""
     seeds: tuple[int, ...] = (1, 2, 3)
     """seeds to run"""
     epochs: int = 0
@@ -59,6 +82,9 @@ def run(arguments: Sequence[str]) -> int:
     if not options.seeds:
         raise ValueError("seeds: expected at least one, got none")
     settings = [s for task in options.task or known for s in STUDIES[options.study](task, options.epochs)]
+    for label in options.settings:
+        expect_known("settings", label, dict.fromkeys(setting.label for setting in settings))
+    settings = [setting for setting in settings if not options.settings or setting.label in options.settings]
     # Seed by seed, so that a study that is stopped early has all settings.
     planned = [(setting, seed) for seed in options.seeds for setting in settings]
     missing = [(s, seed) for s, seed in planned if not is_recorded(_path(options, s, seed), s, seed)]

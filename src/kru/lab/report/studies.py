@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kru.lab.report.clipping import clipping_findings, draw_clipping
 from kru.lab.report.growth import draw_growth, growth_findings
 from kru.lab.report.records import Result
+from kru.lab.report.tracking import draw_tracking, tracking_findings
 from kru.lab.report.unitary import draw_unitary, unitary_findings
 from kru.lab.result import read_result
 from kru.lab.studies.design import MERGED, RAISED
@@ -27,6 +28,7 @@ REPORTS = {
     "unitary": Report("Influence of the soft unitary constraint", unitary_findings, draw_unitary),
     "clipping": Report("Gradient clipping", clipping_findings, draw_clipping),
     "growth": Report("Growing while training", growth_findings, draw_growth),
+    "tracking": Report("State tracking", tracking_findings, draw_tracking),
 }
 
 
@@ -45,6 +47,9 @@ GROWN: dict[str, Shape] = {
 }
 """The same of a run that may have grown."""
 
+TRACKED: dict[str, Shape] = {"accuracy_at": dict, "accuracy_along": [NUMBER]}
+"""The same of a run of the study of state tracking."""
+
 
 def read_study(folder: Path, study: str) -> list[Result]:
     """The records of a study below the folder of all studies."""
@@ -54,7 +59,8 @@ def read_study(folder: Path, study: str) -> list[Result]:
 def _read(path: Path, study: str) -> Result:
     record = read_result(path)
     grows = "growth" in record or (study == "growth" and record.get("setting") in (MERGED, RAISED))
-    wrong = mismatches(record, RECORD | (GROWN if grows else {}))
+    own = GROWN if grows else TRACKED if study == "tracking" else {}
+    wrong = mismatches(record, RECORD | own)
     # How far a run of the study of growth came is read off its curve; a clipped one may have none.
     if not all("valid" in point for point in record["curve"]) or (study == "growth" and not record["curve"]):
         wrong.append("curve")

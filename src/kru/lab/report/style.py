@@ -20,6 +20,7 @@ from kru.training.files import write_atomically
 VARIANTS = {
     "kru-brief": ("kru", "KRU, two epochs", "--"),
     "kru-further": ("kru", "KRU, trained further", ":"),
+    "kru-exact": ("kru", "KRU, exactly unitary", ":"),
     "fc-urnn-116": ("fc-urnn", "FC uRNN, N=116", ":"),
 }
 

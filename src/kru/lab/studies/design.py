@@ -1,10 +1,12 @@
 """What each study runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kru.lab.recipes.files import load_recipe, with_budget
 from kru.lab.recipes.settings import Recipe
+from kru.lab.studies.setting import Setting
+from kru.lab.studies.tracking import TRACKING_TASKS, tracking_settings
 from kru.nn.kinds import model_settings
 from kru.training.settings import EvaluationSettings, GrowthSettings, OptimizerSettings, ScheduleSettings
 
@@ -32,26 +34,6 @@ GUARDS = {"neither": (0.0, 0.0), "clipping": (0.0, 1.0), "penalty": (0.1, 0.0), 
 
 CLIPPING_EPOCHS = {"jsb": 15, "piano-midi": 6, "timit": 3}
 """Runs that diverge do so early."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting of a study.
-
-    Attributes:
-        task: one of the study's tasks.
-        label: what was chosen of the thing that is varied.
-        recipe: what is run, the seed aside.
-    """
-
-    task: str
-    label: str
-    recipe: Recipe
-
-    @property
-    def source(self) -> str:
-        """The name of the recipe that this one was made from."""
-        return f"{self.task}-kru"
 
 
 def unitary_settings(task: str, epochs: int) -> list[Setting]:
@@ -132,10 +114,11 @@ STUDIES: dict[str, Callable[[str, int], list[Setting]]] = {
     "unitary": unitary_settings,
     "clipping": clipping_settings,
     "growth": growth_settings,
+    "tracking": tracking_settings,
 }
 """The settings of each study for a task and a number of epochs, 0 for the study's own."""
 
-STUDY_TASKS = {"unitary": TASKS, "clipping": TASKS, "growth": GROWTH_TASKS}
+STUDY_TASKS = {"unitary": TASKS, "clipping": TASKS, "growth": GROWTH_TASKS, "tracking": TRACKING_TASKS}
 """The tasks of each study."""
 
 

@@ -9,7 +9,7 @@ import kru
 from kru.lab.recipes.settings import settings
 from kru.lab.result import read_result, read_weights
 from kru.lab.run import DivergedRunError, RunOptions, train
-from kru.lab.studies.design import Setting
+from kru.lab.studies.setting import Setting
 from kru.training.folder import RESULT, WEIGHTS
 from kru.training.metrics import thinned
 

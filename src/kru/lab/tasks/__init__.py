@@ -15,6 +15,7 @@ from kru.lab.tasks.mnist import Mnist
 from kru.lab.tasks.music import Music
 from kru.lab.tasks.penn_treebank import PennTreebank
 from kru.lab.tasks.timit import Timit
+from kru.lab.tasks.tracking import Tracking
 from kru.training.task import IGNORED, Batch, Batches, Measure, Problem, Score, Split, Task
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "Split",
     "Task",
     "Timit",
+    "Tracking",
 ]

@@ -14,6 +14,7 @@ from kru.lab.tasks.music import Music
 from kru.lab.tasks.own_files import Sequences, Text
 from kru.lab.tasks.penn_treebank import PennTreebank
 from kru.lab.tasks.timit import Timit
+from kru.lab.tasks.tracking import Tracking
 from kru.nn.lookup import lookup
 from kru.training.task import Problem
 
@@ -28,6 +29,7 @@ TASKS: dict[str, type[Problem]] = {
     "timit": Timit,
     "sequences": Sequences,
     "text": Text,
+    "tracking": Tracking,
 }
 """The names of the tasks that are registered."""
 
