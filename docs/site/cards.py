@@ -61,7 +61,7 @@ def weights_of(folder: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.safetensors")):
         found[path.stem.rsplit("-seed", 1)[0]].append(path)
-    return dict(found)
+    return dict(sorted(found.items()))
 
 
 def card(folder: Path) -> str:
@@ -78,17 +78,18 @@ def card(folder: Path) -> str:
         f"The measure is the {first['measure']}, {lower} is better, on the test data, of the weights with the best "
         "validation measure. With several seeds: mean ± deviation over the weights that are here.",
         "",
-        "| weights | task | model | units | parameters | recurrent | seeds | validation | test |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| weights | task | model | units | parameters | recurrent | seeds | validation | test | without memory |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, records in results.items():
         recipe, parameters = recipes[name], records[0]["parameters"]
         lines.append(
             f"| `{name}` | {recipe.task.label} | {KINDS[recipe.model.kind].label} | {recipe.model.hidden_size} | "
             f"{parameters['total']:,} | {parameters['recurrent']:,} | {len(records)} | "
-            f"{mean([r['valid'] for r in records])} | {mean([r['test'] for r in records])} |"
+            f"{mean([r['valid'] for r in records])} | {mean([r['test'] for r in records])} | "
+            f"{records[0]['baseline']:.4g} |"
         )
-    lines += ["", f"A prediction without memory has {first['baseline']:.4g}.", "", "## Data and terms", ""]
+    lines += ["", "The last column is what a prediction without memory reaches.", "", "## Data and terms", ""]
     lines += _data(recipes)
     lines += [
         "",
@@ -103,8 +104,11 @@ def card(folder: Path) -> str:
             name = f"{record['recipe']}-seed{record['seed']}"
             minutes = record["wall_seconds"] / 60
             lines.append(f"| `{name}` | `{record['command']}` | `{record['commit']}` | {minutes:.3g} |")
-    machine = first["machine"]
-    lines += ["", f"On {machine['processor']}, {machine['cores']} cores, torch {machine['torch']}.", ""]
+    machines = {
+        f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}"
+        for machine in (record["machine"] for records in results.values() for record in records)
+    }
+    lines += ["", f"Machine: {'; '.join(sorted(machines))}.", ""]
     return "\n".join(lines)
 
 

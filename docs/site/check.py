@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
-from serve import PAGE, server
+from serve import server
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
@@ -165,7 +165,7 @@ def main() -> int:
         running.shutdown()
     for line in dict.fromkeys(wrong):
         print(line, file=sys.stderr)
-    print(f"screenshots: {shots}; {'the page of examples/browser has its own test' if PAGE.is_dir() else ''}")
+    print(f"screenshots: {shots}")
     return 1 if wrong else 0
 
 

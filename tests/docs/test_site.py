@@ -48,7 +48,7 @@ def test_links_of_guides_are_rewritten_for_the_site(site, tmp_path):
 
 def test_cards_say_what_the_records_say(site, tmp_path):
     site("cards").write_cards(ROOT / "results", tmp_path)
-    record = json.loads((ROOT / "results/music/jsb-kru-lstm-seed1.json").read_text())
+    record = json.loads((ROOT / "results/music/jsb-kru-seed1.json").read_text())
     text = (tmp_path / "music.md").read_text()
     assert f"{record['parameters']['total']:,}" in text
     assert f"`{record['commit']}`" in text
