@@ -35,9 +35,11 @@ class Contestant:
 class CModel(nn.Module):
     """A model exported to C and compiled, in the place of the model."""
 
-    def __init__(self, model: SequenceModel, folder: Path, *, int8: bool = False) -> None:
+    def __init__(
+        self, model: SequenceModel, folder: Path, *, int8: bool = False, activations: bool = False
+    ) -> None:
         super().__init__()
-        self.export = c99(model, folder, int8=int8)
+        self.export = c99(model, folder, int8=int8, int8_activations=activations)
         self.outputs = model.output.out_features
         self.last_only = model.readout == "last"
         library = folder / "model.so"

@@ -165,3 +165,29 @@ def test_two_directions_are_refused(make, tmp_path) -> None:
     with pytest.raises(ValueError, match=r"c99: expected a model with one direction.* a stream has not seen"):
         c99(build(make), tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+def _rounded(matrix: np.ndarray) -> np.ndarray:
+    unit = np.abs(matrix).max(-1, keepdims=True) / np.float32(127)
+    return np.rint(matrix / np.where(unit > 0, unit, 1)) * unit
+
+
+@pytest.mark.parametrize("cell", ["elman", "lstm", "gru"])
+def test_activations_of_8_bits(cell: str, tmp_path) -> None:
+    torch.manual_seed(0)
+    kind = {"elman": kru.KRU, "lstm": kru.KRULSTM, "gru": kru.KRUGRU}[cell]
+    model = nn.ModuleList([kind(40, 32), nn.Linear(64 if cell == "elman" else 32, 40)]).eval()
+    layer, head = model
+    x = torch.randn(12, 40) * torch.logspace(-3, 3, 12)[:, None]
+    x[5] = 0
+    compiled = Compiled(c99(layer, tmp_path / "c", output=head, int8_activations=True))
+    assert "dot_integers" in (tmp_path / "c" / "model.c").read_text()
+    found = np.stack([compiled.step(part) for part in x])
+    # The same in PyTorch: rounded weights, and rounded vectors in front of them.
+    with torch.no_grad():
+        for weights in (getattr(layer, "weight_ih_l0", None), head.weight):
+            if weights is not None and weights.numel() >= 1024:
+                weights.copy_(torch.from_numpy(_rounded(weights.numpy())))
+        states = layer(torch.from_numpy(_rounded(x.numpy()))[:, None])[0][:, 0].numpy()
+        expected = _rounded(states) @ head.weight.numpy().T + head.bias.numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.02 * np.abs(expected).max())

@@ -35,6 +35,7 @@ def c99(
     *,
     name: str = "model",
     int8: bool = False,
+    int8_activations: bool = False,
     **around: Unpack[Around],
 ) -> C99Export:
     """Write NAME.h and NAME.c into a new folder: the streaming step of a model in C99.
@@ -52,16 +53,21 @@ def c99(
         name: how files and identifiers begin.
         int8: whether the large matrices are stored as integers with a scale for each row; sums and states
             are in float as ever.
+        int8_activations: whether the vectors that are multiplied with these matrices are rounded to integers too, so
+            that sums of integers are computed; takes `int8` for granted. States stay in float.
         around: the other fields of `kru.export.Exportable`: scaling, labels, probabilities and so on.
     """
     check_name(name)
+    int8 = int8 or int8_activations
     folder = Path(folder)
     forecast = forecast_from(model, around)
     if forecast is not None:
-        return _write_forecast(write_forecast_c(forecast, name, int8=int8), folder)
+        return _write_forecast(
+            write_forecast_c(forecast, name, int8=int8, activations=int8_activations), folder
+        )
     network = network_from(model, around)
     require_one_direction(network, "c99")
-    written = write_c(network, name, int8=int8)
+    written = write_c(network, name, int8=int8, activations=int8_activations)
     with new_folder(folder) as unfinished:
         files = {f"{name}.h": written.header, f"{name}.c": written.source}
         for file, text in files.items():

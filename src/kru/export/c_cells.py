@@ -77,6 +77,8 @@ def layer_function(layer: Layer, state_type: str, width: int) -> str:
     """The function that takes a layer one step further; `width` is the length of a work buffer."""
     x = "long x" if layer.symbols else "const float *x"
     body = {"elman": _elman, "lstm": _lstm, "gru": _gru}[layer.recurrence.cell](layer, width)
+    if not layer.symbols:
+        body = "\n".join([*(f"    {line}" for line in layer.weight.prelude("x")), body])
     return f"static void {layer.function}({state_type} *state, {x})\n{{\n{body}\n}}"
 
 
@@ -193,6 +195,31 @@ static float {name}(const {kind} *restrict a, const float *restrict b, long n)
 HELPERS = {
     "dot": _dot("dot", "float", 8),
     "dot_int8": _dot("dot_int8", "signed char", 16, "(float)"),
+    "dot_integers": """\
+/* The sum of a[i] b[i]. */
+static long dot_integers(const signed char *restrict a, const signed char *restrict b, long n)
+{
+    int sum = 0;
+    for (long i = 0; i < n; i++) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}""",
+    "rounded": """\
+/* The nearest integers q of x in units of the largest |x[i]| / 127, which is returned. */
+static float rounded(const float *x, signed char *q, long n)
+{
+    float largest = 0.0f;
+    for (long i = 0; i < n; i++) {
+        largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    }
+    const float unit = largest > 0.0f ? largest / 127.0f : 1.0f;
+    for (long i = 0; i < n; i++) {
+        const float z = x[i] / unit;
+        q[i] = (signed char)(z < 0.0f ? z - 0.5f : z + 0.5f);
+    }
+    return unit;
+}""",
     "relu": """\
 static float relu(float z)
 {

@@ -17,12 +17,14 @@ class ForecastSource(NamedTuple):
     state_bytes: int
 
 
-def write_forecast_c(forecast: Forecast, name: str, *, int8: bool) -> ForecastSource:
+def write_forecast_c(
+    forecast: Forecast, name: str, *, int8: bool, activations: bool = False
+) -> ForecastSource:
     """C99 of a forecaster, `name` being an identifier; its network has files of its own."""
     weights, files = Weights(int8=False), {}
     weight_bytes = state_bytes = 0
     if forecast.network is not None:
-        inner = write_c(forecast.network, f"{name}_network", int8=int8)
+        inner = write_c(forecast.network, f"{name}_network", int8=int8, activations=activations)
         files = {f"{name}_network.h": inner.header, f"{name}_network.c": inner.source}
         weight_bytes, state_bytes = inner.weight_bytes, inner.state_bytes
     weights.vector("half", forecast.half)

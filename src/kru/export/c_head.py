@@ -49,7 +49,12 @@ def head_code(network: Network, weights: Weights) -> Head:
             waiting = list(activations)
             while waiting and waiting[0] in _NAMES:
                 expression = f"{_NAMES[waiting.pop(0)]}({expression})"
-            lines.append(_loop(count, f"{to}[i] = {expression};"))
+            loop = _loop(count, f"{to}[i] = {expression};")
+            prelude = value[0].prelude(x) if value is not None else []
+            if prelude:
+                inside = "\n".join([*(f"        {line}" for line in prelude), loop])
+                loop = "        {\n" + inside.replace("        ", "            ", 1) + "\n        }"
+            lines.append(loop)
             for name in waiting:
                 call = f"{name}({to}, {count});"
                 lines.append(

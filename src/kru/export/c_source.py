@@ -22,9 +22,9 @@ class CSource(NamedTuple):
     state_bytes: int
 
 
-def write_c(network: Network, name: str, *, int8: bool) -> CSource:
+def write_c(network: Network, name: str, *, int8: bool, activations: bool = False) -> CSource:
     """C99 of a network with one direction, `name` being an identifier."""
-    weights, products = Weights(int8), Products()
+    weights, products = Weights(int8, activations), Products()
     embedding = None if network.embedding is None else weights.matrix("embedding", network.embedding)
     layers = [
         add_layer(

@@ -18,11 +18,13 @@ class Matrix:
         name: of the array; the scales of integers are in the array NAME_scale.
         columns: D.
         is_int8: whether the entries are integers.
+        rounds: whether vectors are rounded to integers too before a product with them, by `prelude`.
     """
 
     name: str
     columns: int
     is_int8: bool
+    rounds: bool = False
 
     def entry(self, row: str, column: str) -> str:
         """One entry."""
@@ -36,15 +38,30 @@ class Matrix:
         """The product of a row with a vector."""
         if self.columns == 1:
             return f"{self.entry(row, '0')} * {x}[0]"
+        if self.rounds:
+            place = f"{self.name} + {_grouped(row)} * {self.columns}"
+            return f"{self.name}_scale[{row}] * q_scale * (float)dot_integers({place}, q, {self.columns})"
         call = f"({self.name} + {_grouped(row)} * {self.columns}, {x}, {self.columns})"
         return f"{self.name}_scale[{row}] * dot_int8{call}" if self.is_int8 else f"dot{call}"
+
+    def prelude(self, x: str) -> list[str]:
+        """The statements that `times` needs before it, once for all rows."""
+        if not self.rounds:
+            return []
+        return [f"signed char q[{self.columns}];", f"const float q_scale = rounded({x}, q, {self.columns});"]
 
 
 @dataclass
 class Weights:
-    """Arrays in the order in which they are declared, and their bytes."""
+    """Arrays in the order in which they are declared, and their bytes.
+
+    Args:
+        int8: whether large matrices are stored as integers.
+        activations: whether vectors are rounded to integers before a product with one of these.
+    """
 
     int8: bool
+    activations: bool = False
     declarations: list[str] = field(default_factory=list)
     size: int = 0
 
@@ -68,7 +85,7 @@ class Weights:
             self.vector(name, values)
         else:
             self.vector(name, array)
-        return Matrix(name, array.shape[1], is_int8)
+        return Matrix(name, array.shape[1], is_int8, is_int8 and self.activations)
 
 
 def _grouped(expression: str) -> str:

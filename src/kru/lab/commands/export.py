@@ -30,12 +30,16 @@ class Options:
     """name of the files, and prefix of the identifiers in C"""
     int8: bool = False
     """c99, js: store large matrices as 8-bit integers with one scale per row"""
+    int8_activations: bool = False
+    """c99: also round the vectors that these matrices multiply to 8-bit integers"""
 
 
 def run(arguments: Sequence[str]) -> int:
     options: Options = parse(Options, "export", arguments)
     if options.int8 and options.to not in ("c99", "js"):
         raise ValueError(f"int8: expected --to c99 or js, got --to {options.to}")
+    if options.int8_activations and options.to != "c99":
+        raise ValueError(f"int8-activations: expected --to c99, got --to {options.to}")
     about: dict[str, Any] = {}
     model: Source
     if estimator_path(options.weights) is not None:
@@ -57,7 +61,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def _write(options: Options, model: Source, about: dict[str, Any]) -> export.Export:
     if options.to in ("c99", "js"):
-        source = export.c99 if options.to == "c99" else export.javascript
-        return source(model, options.out, name=options.name, int8=options.int8, **about)
+        if options.to == "js":
+            return export.javascript(model, options.out, name=options.name, int8=options.int8, **about)
+        return export.c99(
+            model,
+            options.out,
+            name=options.name,
+            int8=options.int8,
+            int8_activations=options.int8_activations,
+            **about,
+        )
     write = export.onnx if options.to == "onnx" else export.program
     return write(model, options.out, name=options.name, **about)

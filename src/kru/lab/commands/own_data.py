@@ -55,7 +55,12 @@ def read_language_text(estimator: Any, path: Path) -> str | bytes:
     """A text as a language model takes it."""
     from kru.estimators.files import read_text
 
-    return path.read_bytes() if estimator.symbols == "bytes" else read_text(path)
+    if estimator.symbols == "bytes":
+        return path.read_bytes()
+    try:
+        return read_text(path)
+    except ValueError as error:
+        raise ValueError(str(error).replace('symbols="bytes"', "--bytes")) from error
 
 
 def score_line(estimator: Any, path: Path) -> str:
