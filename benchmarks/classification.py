@@ -9,9 +9,6 @@ time of one thread.
 """
 
 import argparse
-import ctypes
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,10 +25,10 @@ from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
 from aeon.datasets import load_from_ts_file
 from cells import Cells
 from numpy.typing import NDArray
+from programs import program
 from sklearn.model_selection import StratifiedKFold
 
 from kru.estimators import KRUClassifier
-from kru.export import c99
 
 SETS = (
     "BasicMotions",
@@ -45,7 +42,6 @@ SETS = (
 SEEDS = (0, 1, 2, 3, 4)
 FOLDS = 3
 COMMAND = ".venv/bin/python benchmarks/classification.py"
-COMPILER = ("gcc", "-std=c99", "-O3", "-march=native")
 Sequences = list[NDArray[np.float64]]
 Data = tuple[Sequences, NDArray[Any]]
 
@@ -149,44 +145,6 @@ def cell(name: str, contestant: str, seed: int) -> dict[str, Any]:
         found["units"] = outcome.model.network_settings_.units
         found |= program(outcome.model, cases, outcome.predictions)
     return found
-
-
-def program(model: KRUClassifier, cases: Sequences, predictions: NDArray[Any]) -> dict[str, Any]:
-    """Bytes of the compiled C, its microseconds a step, and how many test cases it labels as `predict` does."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "c"
-        _, source = c99(model, folder).files
-        small = folder / "small.o"
-        subprocess.run(["gcc", "-std=c99", "-Os", "-c", source, "-o", small], check=True)
-        sizes = subprocess.run(["size", small], check=True, capture_output=True, text=True).stdout
-        text, data, bss = map(int, sizes.splitlines()[1].split()[:3])
-        library = folder / "model.so"
-        harness = Path(__file__).with_name("stream.c")
-        subprocess.run(
-            [*COMPILER, f"-I{folder}", "-fPIC", "-shared", source, harness, "-o", library, "-lm"], check=True
-        )
-        function = ctypes.CDLL(str(library)).run_sequences
-        outputs = np.empty((len(cases), len(model.classes_)), dtype=np.float32)
-        inputs = [np.ascontiguousarray(case.T, dtype=np.float32) for case in cases]
-
-        def call() -> None:
-            for x, y in zip(inputs, outputs, strict=True):
-                pointers = (ctypes.c_void_p(array.ctypes.data) for array in (x, y))
-                function(*pointers, ctypes.c_long(1), ctypes.c_long(len(x)), ctypes.c_int(1))
-
-        call()
-        times = []
-        for _ in range(3):
-            begin = time.thread_time()
-            call()
-            times.append(time.thread_time() - begin)
-    same = model.classes_[outputs.argmax(1)] == predictions
-    return {
-        "c_bytes": text + data + bss,
-        "c_microseconds": round(min(times) / sum(map(len, inputs)) * 1e6, 3),
-        "c_same": int(same.sum()),
-        "cases": len(cases),
-    }
 
 
 CHOICES: dict[str, dict[str, Any]] = {

@@ -1,6 +1,5 @@
 """Forecasting of series."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -10,15 +9,28 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from kru.estimators.base import SequenceEstimator
-from kru.estimators.linear import candidates, features, ridge
+from kru.estimators.choice import Forecasting, choose_linear, error_ahead
+from kru.estimators.linear import features, ridge
 from kru.estimators.scaling import Scaling
 from kru.estimators.spread import INTERVALS, RECENT, SMALLEST, Spread, bound, likelier, spread_features
 from kru.estimators.task import Regression
-from kru.estimators.windows import Level, Values, Windows, column, cut, read_exogenous, read_series
+from kru.estimators.windows import (
+    Level,
+    Values,
+    Windows,
+    column,
+    cut,
+    later,
+    read_exogenous,
+    read_series,
+    recursively,
+)
 from kru.export.forecast import Forecast
 from kru.export.forecast import Spread as ProgramSpread
 from kru.export.source import Exportable, network_from
 
+BLENDS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Weights of the network to choose from."""
 FEWEST = 20
 """Windows from which a deviation that depends on the window can be fitted."""
 TREND = 0.2
@@ -35,9 +47,10 @@ class Interval(NamedTuple):
 class KRUForecaster(SequenceEstimator):
     """Forecasts series: a linear autoregression, and a recurrent network that learns what it leaves.
 
-    The end of every series is first held out. There the lags and the ridge penalty of the linear part, what values are
-    relative to, and the weight of the network are chosen, and the errors of each step ahead are kept, from which
-    prediction intervals are made (split conformal prediction). Then both parts are fitted to everything.
+    Lags and ridge penalty of the linear part, and what values are relative to, are chosen by forecasts of three blocks
+    of the second half of each series, each from what comes before it. Then the end of every series is held out. There
+    the weight of the network is chosen, and the errors of each step ahead are kept, from which prediction intervals are
+    made (split conformal prediction). At last both parts are fitted to everything.
 
     Args:
         horizon: how many steps to forecast.
@@ -45,7 +58,7 @@ class KRUForecaster(SequenceEstimator):
             the horizon.
         context: past values that are read; None for a quarter of the shortest series, at most 64.
         relative: whether values are read relative to the last one, for series with a trend; "auto" decides by the
-            errors of the linear part on what is held out.
+            errors of the linear part.
         linear: whether there is a linear part.
         calibration_fraction: the part of each series that is first held out.
         interval: how wide prediction intervals are. "constant": the same for every window. "gaussian": in proportion to
@@ -156,7 +169,9 @@ class KRUForecaster(SequenceEstimator):
         ends = [len(values) - max(1, int(self.calibration_fraction * len(values))) for values in series]
         self.horizon_ = self.horizon
         # A training that was interrupted while it was chosen is not followed by another one.
-        if not self._choose(series, exogenous, ends):
+        direct = self.strategy == "direct"
+        task = Forecasting(series, exogenous, self.context_, self.horizon_, direct)
+        if not self._choose(task, ends):
             self._fit_parts(series, exogenous)
         self.n_channels_ = 1
         self.scaling_ = self.vocabulary_ = None
@@ -261,86 +276,38 @@ class KRUForecaster(SequenceEstimator):
         self.exogenous_scaling_ = Scaling.of(np.concatenate([array.T for array in arrays]))
         return [self.exogenous_scaling_.standardise(array.T).T for array in arrays]
 
-    def _choose(self, series: list[Values], exogenous: list[Values] | None, ends: list[int]) -> bool:
-        """Everything that is decided by what comes after the ends, and the errors there.
+    def _choose(self, task: Forecasting, ends: list[int]) -> bool:
+        """Everything that is decided by what is held out, and the errors after the ends.
 
         Returns:
             whether the training was interrupted.
         """
         self.lags_, self.strength_, self.blend_ = 0, 0.0, 1.0
-        before = [values[:end] for values, end in zip(series, ends, strict=True)]
-        relatives = self._relatives(series)
+        relatives = self._relatives(task.series)
         self.relative_ = relatives[0]
         if self.linear:
-            found = []
-            for relative in relatives:
-                found += self._linear_errors(series, exogenous, ends, relative)
-            _, self.relative_, self.lags_, self.strength_ = min(found)
-        levels = [Level.of(values, relative=self.relative_) for values in before]
-        windows = cut(before, exogenous, levels, self.context_, self._ahead)
-        interrupted = self._train(windows, "choice")
-        if self.linear:
-            after = self._later(series, exogenous, levels, ends, self._ahead)
-            network = self._network(after.inputs)
-            left = after.targets - features(after.inputs, self.lags_) @ self.linear_
-            self.blend_ = float(np.clip((network * left).sum() / max((network**2).sum(), 1e-300), 0, 1))
-        whole = self._later(series, exogenous, levels, ends, self.horizon_)
-        errors = whole.targets - self._ahead_of(whole.inputs, self._once, self.relative_)
+            self.relative_, self.lags_, self.strength_ = choose_linear(task, ends, relatives)
+        levels, before = task.levels(ends, relative=self.relative_), task.before(ends)
+        interrupted = self._train(cut(before, task.exogenous, levels, self.context_, self._ahead), "choice")
+        whole = later(task.series, task.exogenous, levels, ends, self.context_, self.horizon_)
+        units = task.units(ends, whole)
+        found = []
+        for blend in BLENDS if self.linear else (1.0,):
+            self.blend_ = blend
+            errors = whole.targets - self._ahead_of(whole.inputs)
+            found.append((error_ahead((errors * units) ** 2), blend, errors))
+        _, self.blend_, errors = min(found, key=lambda entry: entry[:2])
         self.spread_ = None
         shortest = min(map(len, before))
         if self.interval != "constant" and shortest >= self.context_ + self.horizon_ + FEWEST:
-            fitted = cut(before, exogenous, levels, self.context_, self.horizon_)
-            known = fitted.targets - self._ahead_of(fitted.inputs, self._once, self.relative_)
+            fitted = cut(before, task.exogenous, levels, self.context_, self.horizon_)
+            known = fitted.targets - self._ahead_of(fitted.inputs)
             spread = Spread.fit(spread_features(fitted.inputs, fitted.bases), known.astype(np.float64))
             sigma = spread.sigma(spread_features(whole.inputs, whole.bases))
             if self.interval == "gaussian" or likelier(errors, sigma):
                 self.spread_, errors = spread, errors / sigma
         self.residuals_ = errors
         return interrupted
-
-    def _linear_errors(
-        self, series: list[Values], exogenous: list[Values] | None, ends: list[int], relative: bool
-    ) -> list[tuple[float, bool, int, float]]:
-        """How well each number of lags and each ridge strength forecast the whole horizon after the ends.
-
-        The measure is the mean over the horizon of the logarithm of the mean square error, in the series' own units:
-        every step ahead counts alike, however large its errors are.
-        """
-        before = [values[:end] for values, end in zip(series, ends, strict=True)]
-        levels = [Level.of(values, relative=relative) for values in before]
-        windows = cut(before, exogenous, levels, self.context_, self._ahead)
-        targets = windows.targets.astype(np.float64)
-        whole = self._later(series, exogenous, levels, ends, self.horizon_)
-        # Of several series, those with large values do not drown the others.
-        units = whole.scales / np.array([max(values.std(), 1e-300) for values in before])[whole.series]
-        errors = []
-        for lags, strength in candidates(self.context_):
-            weights = ridge(features(windows.inputs, lags), targets, strength)
-
-            def once(inputs: NDArray[np.float32], lags: int = lags, weights: Values = weights) -> Values:
-                return features(inputs, lags) @ weights
-
-            # A regression that explodes over a long horizon has an infinite error.
-            with np.errstate(over="ignore", invalid="ignore"):
-                error = (whole.targets - self._ahead_of(whole.inputs, once, relative)) * units[:, None]
-                square = np.nan_to_num((error**2).mean(0), nan=np.inf, posinf=np.inf)
-            errors.append((float(np.log(np.maximum(square, 1e-300)).mean()), relative, lags, strength))
-        return errors
-
-    def _later(
-        self,
-        series: list[Values],
-        exogenous: list[Values] | None,
-        levels: list[Level],
-        ends: list[int],
-        ahead: int,
-    ) -> Windows:
-        """The windows whose targets all lie after the ends."""
-        parts = [values[max(0, end - self.context_) :] for values, end in zip(series, ends, strict=True)]
-        tails = None
-        if exogenous is not None:
-            tails = [x[:, max(0, end - self.context_) :] for x, end in zip(exogenous, ends, strict=True)]
-        return cut(parts, tails, levels, self.context_, ahead)
 
     def _fit_parts(self, series: list[Values], exogenous: list[Values] | None) -> None:
         levels = [Level.of(values, relative=self.relative_) for values in series]
@@ -390,31 +357,11 @@ class KRUForecaster(SequenceEstimator):
             values = values + features(inputs, self.lags_) @ self.linear_
         return values
 
-    def _ahead_of(
-        self, inputs: NDArray[np.float32], once: Callable[[NDArray[np.float32]], Values], relative: bool
-    ) -> Values:
-        """Standardised forecasts for windows that `cut` made for the whole horizon, (N, horizon).
-
-        Args:
-            once: the model, of one step or, with strategy="direct", of the horizon.
-        """
+    def _ahead_of(self, inputs: NDArray[np.float32]) -> Values:
+        """Standardised forecasts for windows that `cut` made for the whole horizon, (N, horizon)."""
         if self.strategy == "direct":
-            return once(inputs)
-        channels = (inputs.shape[2] - 1) // self.horizon_
-        known = inputs[:, :, 1:].reshape(*inputs.shape[:2], self.horizon_, channels)
-        values = inputs[:, :, 0].astype(np.float64)
-        offset = np.zeros(inputs.shape[1])
-        forecasts = []
-        for step in range(self.horizon_):
-            # Exogenous inputs of step h of the horizon, which every time of the window has h steps ahead.
-            window = np.concatenate([values[:, :, None], known[:, :, step]], axis=2).astype(np.float32)
-            following = once(window)[:, 0]
-            forecasts.append(offset + following)
-            values = np.concatenate([values[1:], following[None]])
-            if relative:
-                offset = offset + following
-                values = values - following
-        return np.stack(forecasts, axis=1)
+            return self._once(inputs)
+        return recursively(inputs, self._once, self.horizon_, relative=self.relative_)
 
     def _forecast(self, y: Any, X: Any) -> tuple[Values, Values]:
         """Forecasts (series, horizon), and the unit of their errors, of the same shape."""
@@ -451,7 +398,7 @@ class KRUForecaster(SequenceEstimator):
             columns.append(column(window, x, len(values) - 1, level, self.horizon_))
             bases.append(level.base(window))
         inputs = np.stack(columns, axis=1).astype(np.float32)
-        forecasts = self._ahead_of(inputs, self._once, self.relative_)
+        forecasts = self._ahead_of(inputs)
         scales = np.array([level.scale for level in levels])[:, None]
         sigma = np.ones_like(forecasts)
         if self.spread_ is not None:

@@ -1,6 +1,6 @@
 """Series cut into windows: what a forecaster learns from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
+Model = Callable[[NDArray[np.float32]], Values]
+"""From windows (context, N, D) to standardised forecasts (N, ahead)."""
 
 
 def read_series(y: Any, name: str = "y") -> list[Values]:
@@ -140,3 +142,43 @@ def column(window: Values, x: Values | None, last: int, level: Level, ahead: int
     steps = np.arange(last - len(window) + 1, last + 1)
     following = np.concatenate([x[:, steps + step].T for step in range(1, ahead + 1)], axis=1)
     return np.concatenate([z, following], axis=1)
+
+
+def later(
+    series: Sequence[Values],
+    exogenous: Sequence[Values] | None,
+    levels: Sequence[Level],
+    ends: Sequence[int],
+    context: int,
+    ahead: int,
+) -> Windows:
+    """The windows whose `ahead` targets all lie after the ends."""
+    parts = [values[max(0, end - context) :] for values, end in zip(series, ends, strict=True)]
+    tails = None
+    if exogenous is not None:
+        tails = [x[:, max(0, end - context) :] for x, end in zip(exogenous, ends, strict=True)]
+    return cut(parts, tails, levels, context, ahead)
+
+
+def recursively(inputs: NDArray[np.float32], once: Model, horizon: int, *, relative: bool) -> Values:
+    """Standardised forecasts of a model of one step, applied to its own forecasts, (N, horizon).
+
+    Args:
+        inputs: (context, N, 1 + horizon * C), see `Windows`.
+        relative: whether values are relative to the last one, which every step moves.
+    """
+    channels = (inputs.shape[2] - 1) // horizon
+    known = inputs[:, :, 1:].reshape(*inputs.shape[:2], horizon, channels)
+    values = inputs[:, :, 0].astype(np.float64)
+    offset = np.zeros(inputs.shape[1])
+    forecasts = []
+    for step in range(horizon):
+        # Exogenous inputs of step h of the horizon, which every time of the window has h steps ahead.
+        window = np.concatenate([values[:, :, None], known[:, :, step]], axis=2).astype(np.float32)
+        following = once(window)[:, 0]
+        forecasts.append(offset + following)
+        values = np.concatenate([values[1:], following[None]])
+        if relative:
+            offset = offset + following
+            values = values - following
+    return np.stack(forecasts, axis=1)
