@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="compare settings on the training parts")
     parser.add_argument("--choices", nargs="+", default=["naive", "ar", *CHOICES], help="names of settings")
     parser.add_argument("--series", nargs="+", default=list(SERIES), choices=SERIES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -237,7 +238,7 @@ def main() -> None:
         for name in arguments.series:
             for model in ("naive", "ar", "seasonal")[: 2 + (SERIES[name].season > 1)]:
                 cells.add(partial(cell, name, model, 0), name, model, 0)
-        for seed in SEEDS:
+        for seed in arguments.seeds:
             for name in arguments.series:
                 cells.add(partial(cell, name, "kru", seed), name, "kru", seed)
 
