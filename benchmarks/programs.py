@@ -33,25 +33,20 @@ def program(model: Any, cases: Sequence[NDArray[Any]], predictions: NDArray[Any]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "c"
         export = c99(model, folder)
-        header, source = export.files
+        _, source = export.files
         size = compiled_sizes(source)
         library = folder / "model.so"
         harness = Path(__file__).with_name("stream.c")
         command = [*COMPILER, f"-I{folder}", "-fPIC", "-shared", source, harness, "-o", library, "-lm"]
         subprocess.run(command, check=True)
-        function = ctypes.CDLL(str(library)).run_sequences
+        function = ctypes.CDLL(str(library)).run_sequence
         outputs = np.zeros((len(cases), len(model.classes_)), dtype=np.float32)
         inputs = [np.ascontiguousarray(case.T, dtype=np.float32) for case in cases]
 
         def call() -> None:
             for x, y in zip(inputs, outputs, strict=True):
-                function(
-                    ctypes.c_void_p(x.ctypes.data),
-                    ctypes.c_void_p(y.ctypes.data),
-                    ctypes.c_long(1),
-                    ctypes.c_long(len(x)),
-                    ctypes.c_int(0 if "MODEL_RATE" in header.read_text() else 1),
-                )
+                pointers = (ctypes.c_void_p(array.ctypes.data) for array in (x, y))
+                function(*pointers, ctypes.c_long(len(x)))
 
         call()
         begin = time.thread_time()

@@ -15,3 +15,13 @@ void run_sequences(const float *x, float *y, long sequences, long steps, int las
         }
     }
 }
+
+/* x (steps, inputs) into a program whose output is new in some steps only; y is that of the last one. */
+void run_sequence(const float *x, float *y, long steps)
+{
+    model_state state;
+    model_reset(&state);
+    for (long t = 0; t < steps; t++) {
+        model_step(&state, x + t * MODEL_INPUTS, y);
+    }
+}

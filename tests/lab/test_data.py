@@ -78,7 +78,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def test_registry() -> None:
     paths = [file.path for dataset in DATASETS.values() for file in dataset.files]
-    assert len(set(paths)) == len(paths) == 11
+    assert len(set(paths)) == len(paths) == 12
     for dataset in DATASETS.values():
         assert dataset.terms
         for file in dataset.files:
@@ -295,8 +295,28 @@ def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory(tmp_path: 
         tracemalloc.stop()
 
 
+def test_an_archive_of_a_repository_has_a_folder_before_it(tmp_path: Path) -> None:
+    for name, before, more in (
+        ("ours.zip", "", "README.md"),
+        ("theirs.zip", "digits-26eb9aaf/", "other/a.wav"),
+    ):
+        with zipfile.ZipFile(tmp_path / name, "w") as packed:
+            packed.writestr(before + "recordings/0_a_0.wav", b"sound")
+            packed.writestr(before + more, name)
+    ours, theirs = (
+        archive.contents_sha256(tmp_path / name, 1000, folder="recordings")
+        for name in ("ours.zip", "theirs.zip")
+    )
+    assert ours is not None
+    assert ours == theirs
+    assert ours != archive.contents_sha256(tmp_path / "theirs.zip", 1000)
+
+
 def test_real_files_are_whole(real_data: Path) -> None:
     statuses = data.check(data_dir=real_data)
     assert {status.state for status in statuses} == {"ok"}
     timit = next(status for status in statuses if status.dataset == "timit")
     assert archive.contents_sha256(timit.path, 8 * timit.file.size) == timit.file.contents_sha256
+    [digits] = [status for status in statuses if status.dataset == "fsdd"]
+    found = archive.contents_sha256(digits.path, 8 * digits.file.size, folder=digits.file.contents_folder)
+    assert found == digits.file.contents_sha256

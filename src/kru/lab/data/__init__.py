@@ -1,7 +1,7 @@
-"""The data files of the paper's problems: which they are, where they lie, how to get and check them.
+"""The data files of the laboratory's problems: which they are, where they lie, how to get and check them.
 
-A data directory has the folders ``mnist/``, ``music/``, ``ptb/`` and ``timit/``. It is the one given
-explicitly, else the one that the environment variable ``KRU_DATA`` names, else a folder of the user's cache.
+A data directory has the folders ``mnist/``, ``music/``, ``ptb/``, ``timit/`` and ``fsdd/``. It is the one
+given explicitly, else the one that the environment variable ``KRU_DATA`` names, else a folder of the user's cache.
 Nothing in it is ever unpickled or unpacked to disk: archives are read in place.
 """
 

