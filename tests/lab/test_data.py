@@ -85,7 +85,7 @@ def test_registry() -> None:
             assert file.url.startswith("https://")
             assert len(file.sha256) == 64
             assert file.size > 0
-            assert file.path.split("/")[0] in ("mnist", "music", "ptb", "timit")
+            assert file.path.split("/")[0] in ("mnist", "music", "ptb", "timit", "fsdd")
             assert ".." not in file.path
 
 
