@@ -10,6 +10,7 @@ import tyro
 
 from kru.lab.cli import parse
 from kru.lab.report.compression import compression_section
+from kru.lab.report.estimators import benchmark_sections, put_tables
 from kru.lab.report.headline import headline, put_between_marks
 from kru.lab.report.own import own_tables
 from kru.lab.report.records import read_results
@@ -38,6 +39,8 @@ class Options:
     results/figures"""
     headline: Path | None = None
     """also write the short table of the Kronecker models between the two marks <!-- results --> of this page"""
+    tables: Path | None = None
+    """also write the tables of the estimators' benchmarks between their marks on this page"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -56,9 +59,12 @@ def run(arguments: Sequence[str]) -> int:
         beside = [Path(os.path.relpath(picture, options.out.parent)) for picture in pictures]
         sections = study_sections(options.results / "studies", options.out)
         sections += filter(None, [compression_section(options.results / "studies" / "compress", options.out)])
+        sections += benchmark_sections(options.results / "benchmarks")
         pages[options.out] = report(tables, beside, sections)
     if options.headline is not None:
-        pages[options.headline] = put_between_marks(_page(options.headline), headline(results))
+        pages[options.headline] = put_between_marks(_page(options.headline, "headline"), headline(results))
+    if options.tables is not None:
+        pages[options.tables] = put_tables(_page(options.tables, "tables"), options.results / "benchmarks")
     # Errors in any page are raised before anything is written or printed.
     for path, page in pages.items():
         write_atomically(path, page.encode())
@@ -66,8 +72,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _page(path: Path) -> str:
+def _page(path: Path, option: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"headline: expected a page in UTF-8, got {path} ({error})") from error
+        raise ValueError(f"{option}: expected a page in UTF-8, got {path} ({error})") from error

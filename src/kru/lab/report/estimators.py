@@ -1,10 +1,11 @@
-"""The sections on the estimators, from the records of benchmarks/classification.py, forecasts.py, spoken_digits.py, text.py."""
+"""The sections on the estimators, from the records of four of the benchmarks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from kru.lab.report.headline import put_between_marks
 from kru.lab.report.text import markdown
 from kru.training.plain_json import NUMBER, Shape, mismatches, parse_json
 
@@ -201,13 +202,7 @@ def _digit_row(budget: int, split: str, seeds: list[list[Row]]) -> list[str]:
     return [
         f"{budget:,}",
         split,
-        spread(
-            [
-                100 * sum(r["accuracy"] * r["cases"] for r in seed) / sum(r["cases"] for r in seed)
-                for seed in seeds
-            ],
-            1,
-        ),
+        spread([_accuracy(seed) for seed in seeds], 1),
         f"{rows[0]['parameters']:,}",
         f"{fmean(row['train_seconds'] for row in rows):.0f}",
         f"{rows[0]['c_bytes']:,}",
@@ -217,13 +212,23 @@ def _digit_row(budget: int, split: str, seeds: list[list[Row]]) -> list[str]:
     ]
 
 
+def _accuracy(rows: list[Row]) -> float:
+    """Of all test cases, in per cent."""
+    return float(
+        100 * sum(row["accuracy"] * row["cases"] for row in rows) / sum(row["cases"] for row in rows)
+    )
+
+
 def text_block(record: Record) -> str:
     """What a character model wrote, and its figures."""
     row = record["rows"][0]
     lines = [
-        f"{row['parameters']:,} parameters, {row['train_seconds']:.0f} seconds of one core for {row['steps']:,} steps: "
-        f"{row['test']:.2f} bits per character of the topics that were kept for testing, where bzip2, which has read the "
-        f"others, takes {row['bzip2']:.2f}. The exported C has {row['c_bytes']:,} bytes. It continues three openings, "
+        f"{row['parameters']:,} parameters, {row['train_seconds']:.0f} seconds of one core for "
+        f"{row['steps']:,} steps: "
+        f"{row['test']:.2f} bits per character of the topics that were kept for testing, where bzip2, "
+        f"which has read the "
+        f"others, takes {row['bzip2']:.2f}. The exported C has {row['c_bytes']:,} bytes. It continues "
+        f"three openings, "
         "temperature 0.6:",
     ]
     return "\n\n".join([*lines, *("```text\n" + sample.strip() + "\n```" for sample in row["samples"])])
@@ -244,19 +249,24 @@ NOTES = {
     "classification": (
         "`KRUClassifier()` with its defaults on sets that come with aeon, official splits. GRU and LSTM: the same "
         "estimator with a dense layer of about as many parameters, and the same settings, which were chosen for "
-        "KRU-GRU. MiniRocket reads shorter cases followed by zeros. Values: the numbers that a fitted model holds. "
-        "Seconds are CPU time of one core; C is compiled with gcc, for size where bytes are given, else with -O3. Shown "
-        "are means over seeds with the standard deviation; 1-NN DTW has no seed."
+        "KRU-GRU. MiniRocket reads shorter cases followed by zeros. Values: the numbers that a fitted "
+        "model holds. Seconds are "
+        "CPU time of one core; C is compiled with gcc, for size where bytes are given, else with -O3. "
+        "Shown are means "
+        "over seeds with the standard deviation; 1-NN DTW has no seed."
     ),
     "forecasts": (
-        "The last fifth of each series, forecast from one origin after the other without fitting again: root mean square "
-        "error one and ten steps ahead, and how often the value was within the 90 % interval. `KRUForecaster(10)` with "
+        "The last fifth of each series, forecast from one origin after the other without fitting again: root mean "
+        "square error one and ten steps ahead, and how often the value was within the 90 % interval. "
+        "`KRUForecaster(10)` with "
         "its defaults; order and trend of AR are chosen on the training part."
     ),
     "spoken-digits": (
-        "The Free Spoken Digit Dataset: the official split, and without one of the six speakers in training. Bytes and RAM "
-        "include the features. The C program reads each test recording sample by sample; the last column says how often "
-        "it names the digit that `predict` names."
+        "The Free Spoken Digit Dataset: the official split, and without one of the six speakers in "
+        "training. Bytes and "
+        "RAM include the features. The C program reads each test recording sample by sample; the last "
+        "column says how "
+        "often it names the digit that `predict` names."
     ),
     "text": "The topics of Python's `help()`, every tenth one kept for testing.",
 }
@@ -274,3 +284,12 @@ def benchmark_sections(folder: Path) -> list[str]:
         command = f"`{record['command']}`, commit {', '.join(commits)}; {record['machine']['processor']}."
         sections.append("\n\n".join([f"## {title}", NOTES[name], table(record), command]))
     return sections
+
+
+def put_tables(page: str, folder: Path) -> str:
+    """The page with the tables of all records of a folder between their marks, such as <!-- forecasts -->."""
+    for name, (_, table) in TABLES.items():
+        path, mark = folder / f"{name}.json", f"<!-- {name} -->"
+        if mark in page and path.exists():
+            page = put_between_marks(page, table(read_record(path)), mark)
+    return page

@@ -40,13 +40,13 @@ def _row(table: PaperTable, row: PaperRow, runs: Sequence[Result]) -> list[str]:
     ]
 
 
-def put_between_marks(page: str, table: str) -> str:
+def put_between_marks(page: str, table: str, mark: str = MARK) -> str:
     """The page with `table` in place of what stood between its two marks.
 
     >>> put_between_marks("a\\n<!-- results -->\\nold\\n<!-- results -->\\nb\\n", "new")
     'a\\n<!-- results -->\\nnew\\n<!-- results -->\\nb\\n'
     """
-    parts = page.split(MARK)
+    parts = page.split(mark)
     if len(parts) != 3:
-        raise ValueError(f"headline: expected a page with {MARK} twice, got it {len(parts) - 1} times")
-    return f"{MARK}\n{table}\n{MARK}".join((parts[0], parts[2]))
+        raise ValueError(f"headline: expected a page with {mark} twice, got it {len(parts) - 1} times")
+    return f"{mark}\n{table}\n{mark}".join((parts[0], parts[2]))
