@@ -159,7 +159,7 @@ def forecast_table(record: Record) -> str:
 
 def _figures(values: Sequence[float]) -> list[str]:
     parts = [fmean(values)] + ([stdev(values)] if len(values) > 1 else [])
-    return [f"{value:.3g}" for value in parts]
+    return [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in parts]
 
 
 def digit_table(record: Record) -> str:
