@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/spoken_digits.py --data-dir DIR --choose   # settings, on training recordings alone
     .venv/bin/python benchmarks/spoken_digits.py --data-dir DIR
 
-Two splits of the Free Spoken Digit Dataset (`kru data fetch fsdd`): the official one, which tests with the recordings 0
-to 4 of every speaker and digit, and by speaker, which tests with a speaker that the model never heard. --choose compares
-settings by training on four speakers and testing on a fifth; recordings 0 to 4 and the sixth speaker have no part in it.
-The exported C computes the features as well, and reads every test recording sample by sample. Every cell is saved when
-it is finished, and skipped when the command is repeated.
+Two splits of the Free Spoken Digit Dataset (`kru data fetch fsdd`): the official one, which tests with the recordings
+0 to 4 of every speaker and digit, and by speaker, which tests with a speaker that the model never heard. --choose
+compares settings by training on four speakers and testing on a fifth; recordings 0 to 4 and the sixth speaker have no
+part in it. The exported C computes the features as well, and reads every test recording sample by sample. Every cell is
+saved when it is finished, and skipped when the command is repeated.
 """
 
 import argparse
