@@ -62,7 +62,7 @@ def test_meta_as_default_device_and_steps(build) -> None:
         if not layer.bidirectional:
             output, state = layer.step(torch.empty(2, 3))
             output, _ = layer.step(torch.empty(2, 3), state)
-            assert (output.shape, output.is_meta) == ((2, layer.state_size), True)
+            assert (output.shape, output.is_meta) == ((2, layer.output_size), True)
 
 
 @every_layer
