@@ -46,7 +46,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.kind}-{self.seed}-{self.index}"
+        return f"{self.kind}-{self.seed}-{self.index}".replace(" ", "-")
 
 
 class Attack(Protocol):
