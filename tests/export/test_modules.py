@@ -101,8 +101,7 @@ def test_programs(name: str) -> None:
         x, expected = steps_of(module, x)
         step = _step(network).module()
         states = [torch.zeros(len(network.layers), 1, network.first.state_size) for _ in network.first.states]
-        if network.pooling == "mean":
-            states += [torch.zeros(1, network.states_size), torch.zeros(1, 1)]
+        states += [torch.zeros(1, size) for size in network.carried.values()]
         for part, wanted in zip(x, expected, strict=True):
             y, *states = step(part[None], *states)
             near(y[0], wanted)

@@ -37,7 +37,7 @@ def load_run(run: Path) -> tuple[str, SequenceModel, list[dict[str, Any]]]:
         return recipe.name, model_in(run / CHECKPOINT, recipe, checkpoint.weights), curve
     path = weights_path(run)
     recipe, model = read_weights(path)
-    recorded = path.parent.parent / f"{path.stem}.json"
+    recorded = path.with_suffix(".json")
     curve = read_result(recorded)["curve"] if recorded.exists() else []
     return recipe.name, model, curve
 
