@@ -132,6 +132,7 @@ def _read(file: Any, device: str) -> Any:
     wrong = mismatches(settings, shape)
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: missing or of another type")
+    estimator = described(settings)
     network = _network_settings(settings["network"])
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     _expect_sizes(network, sum(prod(shape) for shape in shapes.values()))
@@ -145,7 +146,6 @@ def _read(file: Any, device: str) -> Any:
     tensors: Tensors = {name: file.get_tensor(name) for name in shapes}
     if checksum(text, tensors) != metadata.get("sha256"):
         raise ValueError("the checksum differs: the file is damaged or was changed")
-    estimator = described(settings)
     estimator.set_params(device=device)
     estimator.network_settings_ = network
     with torch.random.fork_rng(devices=[]):
