@@ -139,7 +139,7 @@ for base in (good, lstm, gru, leaky, large):
     for _ in range(150):
         changes = {name: rng.choice(values.get(name, tensors)) for name in rng.sample(names, 2)}
         attempt(K.scan_backward, *{**base, **changes}.values())
-    forward = {name: base[name] for name in names[3:14] + names[17:21]}
+    forward = {name: base[name] for name in names[3:14] + names[17:23]}
     K.scan(*forward.values(), True)
     for name in forward:
         for value in values.get(name, tensors):
