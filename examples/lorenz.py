@@ -34,7 +34,12 @@ def main() -> None:
     train, steps = 8000, arguments.steps
     series = lorenz(train + steps)
     start = time.perf_counter()
-    model = EchoStateForecaster(arguments.units, spectral_radius=0.5, input_scaling=0.2, ridge=1e-14)
+    model = EchoStateForecaster(
+        arguments.units,
+        spectral_radius=0.5,
+        input_scaling=0.2,
+        ridge=1e-14 if arguments.units >= 1024 else 1e-7,
+    )
     model.fit(series[:, :train])
     fitted = time.perf_counter()
     forecast, truth = model.predict(steps), series[:, train:]
