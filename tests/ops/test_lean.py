@@ -45,7 +45,7 @@ def results(case: ScanCase, memory: str, need_states: bool) -> dict[str, Tensor]
     return there | {f"d{name}": g for name, g in zip(leaves, found, strict=True) if g is not None}
 
 
-def compare(case: ScanCase) -> None:
+def check_same(case: ScanCase) -> None:
     for need_states in (True, False):
         expected, got = (results(case, memory, need_states) for memory in ("full", "lean"))
         assert expected.keys() == got.keys()
@@ -62,8 +62,8 @@ def compare(case: ScanCase) -> None:
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(cell))
 def test_same_values_and_gradients(cell, shapes):
     case = ScanCase(*cell, shapes=shapes, steps=21, batch=3, dtype=torch.float64)
-    compare(case)
-    compare(replace(case, lengths="unsorted", reverse=True, reset=True, inputs="symbols", seed=1))
+    check_same(case)
+    check_same(replace(case, lengths="unsorted", reverse=True, reset=True, inputs="symbols", seed=1))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -72,9 +72,9 @@ def test_wide_inputs_are_taken_in_pieces(cell, reverse, monkeypatch):
     """The input part is made for one piece at a time; lengths and resets hold across pieces."""
     monkeypatch.setattr(lean, "PART", 1)
     case = ScanCase(*cell, inputs="large", steps=40, batch=5, dtype=torch.float64, reverse=reverse)
-    compare(case)
+    check_same(case)
     for seed in (1, 2):
-        compare(
+        check_same(
             replace(
                 case, lengths="unsorted", reset=True, initial=seed == 1, seed=seed, shapes=((3, 3), (2, 2))
             )
@@ -82,8 +82,8 @@ def test_wide_inputs_are_taken_in_pieces(cell, reverse, monkeypatch):
 
 
 def test_leak_and_sums():
-    compare(ScanCase(steps=18, leak=True, rank=2, dtype=torch.float64))
-    compare(ScanCase("elman", "tanh", "real", steps=18, leak=True, inputs="part", dtype=torch.float64))
+    check_same(ScanCase(steps=18, leak=True, rank=2, dtype=torch.float64))
+    check_same(ScanCase("elman", "tanh", "real", steps=18, leak=True, inputs="part", dtype=torch.float64))
 
 
 def test_what_is_kept_for_the_backward_pass():

@@ -27,7 +27,7 @@ from kru.ops.scan.reference import input_part
 from kru.ops.time_steps import restarts
 
 BLOCK = 256
-"""Numbers that a program of the streaming kernels takes at a time where it computes number by number."""
+"""How many numbers a program of the streaming kernels takes at a time in elementwise operations."""
 
 
 class _Scan:
